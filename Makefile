@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 JOBS ?= 4
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-SPEED := $(wildcard src/tidelog/_speed/*.pyx src/tidelog/_speed/*.pxd src/tidelog/_speed/*.h)
+SPEED := $(wildcard src/tidelog/_speed/*/*.pyx src/tidelog/_speed/*/*.pxd src/tidelog/_speed/*/*.h)
 
 help: ## what can be asked for
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -68,6 +68,6 @@ requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
 	$(COMPILE) --extra run -c requirements-dev.txt pyproject.toml requirements.in -o requirements.txt
 
 clean: ## remove what was built
-	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*.c src/tidelog/_speed/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*/*.c src/tidelog/_speed/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: help setup dev build run tools check test deep conformance-kafka bench requirements clean

@@ -13,12 +13,13 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"tidelog._speed.{source.stem}",
+                ".".join(source.with_suffix("").parts[1:]),
                 [str(source)],
-                depends=[str(header) for header in [*SPEED.glob("*.h"), *SPEED.glob("*.pxd")]],
+                depends=[str(header) for header in [*SPEED.rglob("*.h"), *SPEED.rglob("*.pxd")]],
+                include_dirs=[str(SPEED / "log")],
                 extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing"],
             )
-            for source in sorted(SPEED.glob("*.pyx"))
+            for source in sorted(SPEED.rglob("*.pyx"))
         ],
         nthreads=CORES,
         language_level=3,

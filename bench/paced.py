@@ -27,8 +27,8 @@ from bench.requests import (
     check_produced,
     fetched,
 )
-from tidelog._speed.batch import HEADER_SIZE, walk
-from tidelog._speed.records import read
+from tidelog._speed.log.batch import HEADER_SIZE, walk
+from tidelog._speed.log.records import read
 from tidelog.record import BatchBuilder
 
 PR_SET_TIMERSLACK = 29

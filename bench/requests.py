@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from bench.admin import CLIENT_ID, Identity, Topic
 from tidelog import errors
-from tidelog._speed.batch import CRC_AT, HEADER_SIZE
-from tidelog._speed.crc32c import crc32c
+from tidelog._speed.log.batch import CRC_AT, HEADER_SIZE
+from tidelog._speed.log.crc32c import crc32c
 from tidelog.record import BatchBuilder
 from tidelog.wire.frame import RequestHeader, encode_request
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tidelog import errors
-from tidelog._speed.request_metrics import END_TO_END_BOUNDS_MS, TIME_BOUNDS_MS
+from tidelog._speed.log.request_metrics import END_TO_END_BOUNDS_MS, TIME_BOUNDS_MS
 from tidelog.broker.pulse import DELAY_BOUNDS_MS
 from tidelog.broker.routes import ROUTES
 from tidelog.cli import cli

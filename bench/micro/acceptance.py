@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from bench.micro.timing import Case
 from bench.requests import batch, single
-from tidelog._speed.acceptance import sound
+from tidelog._speed.log.acceptance import sound
 
 TIMESTAMP_MAX = 1 << 60
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from bench.micro.timing import Case
 from bench.requests import batch, single
-from tidelog._speed.batch import crc_ok, find, header_at, stamp, stamp_append_time, walk
+from tidelog._speed.log.batch import crc_ok, find, header_at, stamp, stamp_append_time, walk
 
 
 def cases() -> Iterator[Case]:

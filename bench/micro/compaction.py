@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from bench.micro.timing import Case
 from bench.requests import batch
-from tidelog._speed.batch import stamp
-from tidelog._speed.compaction import note_batches, sift_batches
-from tidelog._speed.keymap import KeyMap
+from tidelog._speed.log.batch import stamp
+from tidelog._speed.log.compaction import note_batches, sift_batches
+from tidelog._speed.log.keymap import KeyMap
 
 
 def cases() -> Iterator[Case]:

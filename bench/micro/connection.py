@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 
 from bench.micro.timing import Case
-from tidelog._speed.connection import FrameConnection
+from tidelog._speed.wire.connection import FrameConnection
 
 ANSWER = (60).to_bytes(4, "big") + bytes(60)
 REQUEST = (200).to_bytes(4, "big") + bytes(200)

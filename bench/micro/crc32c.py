@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.micro.timing import Case
-from tidelog._speed.crc32c import crc32c, crc32c_portable
+from tidelog._speed.log.crc32c import crc32c, crc32c_portable
 
 
 def cases() -> Iterator[Case]:

@@ -6,7 +6,7 @@ from uuid import UUID
 from bench.admin import Identity, Topic
 from bench.micro.timing import Case
 from bench.requests import FETCH_VERSION, PRODUCE_VERSION, FetchFrame, ProduceFrame, single
-from tidelog._speed.frames import (
+from tidelog._speed.wire.frames import (
     FetchAnswer,
     ProduceAnswer,
     decode_fetch,

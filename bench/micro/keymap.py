@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.micro.timing import Case
-from tidelog._speed.keymap import KeyMap
+from tidelog._speed.log.keymap import KeyMap
 
 KEYS = 100_000
 

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.clock import SystemClock
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
-from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -56,7 +56,7 @@ def plain(volume: Volume, folder: str) -> None:
 
 
 def anywhere(volume: Volume, folder: str) -> None:
-    from tidelog._speed.batch import stamp
+    from tidelog._speed.log.batch import stamp
 
     log = Log.open(volume, f"{folder}/read-0", TopicPartition("read", 0), TopicConfig(segment_bytes=16 << 20))
     data = bytearray(batch_of(100))

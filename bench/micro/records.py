@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from bench.micro.timing import Case
 from bench.requests import batch, single
-from tidelog._speed.batch import HEADER_SIZE
-from tidelog._speed.records import check, columns, read
+from tidelog._speed.log.batch import HEADER_SIZE
+from tidelog._speed.log.records import check, columns, read
 
 
 def cases() -> Iterator[Case]:

@@ -10,15 +10,15 @@ from uuid import UUID
 from bench.admin import Identity, Topic
 from bench.micro.timing import Case
 from bench.requests import PRODUCE_VERSION, ProduceFrame, single
-from tidelog._speed.session import Rules, SessionState
-from tidelog._speed.shortcut import ProduceShortcut
+from tidelog._speed.wire.session import Rules, SessionState
+from tidelog._speed.wire.shortcut import ProduceShortcut
 from tidelog.clock import SystemClock
 from tidelog.config import TopicConfig
 from tidelog.replication.partition import Partition
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
-from tidelog.storage.volume import Volume
 from tidelog.types import Epoch, NodeId, TopicPartition
 
 TOPIC = Topic("bench", UUID(int=1), 1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.micro.timing import Case
-from tidelog._speed.writer import Writer
+from tidelog._speed.log.writer import Writer
 
 NOW_MS = 1_700_000_000_000
 

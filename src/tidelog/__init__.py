@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog._speed.consumed import Record
-    from tidelog._speed.delivery import Delivery
+    from tidelog._speed.client.consumed import Record
+    from tidelog._speed.client.delivery import Delivery
     from tidelog.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource
     from tidelog.client.admin.groups import GroupDescription, GroupListing, GroupMember
     from tidelog.client.admin.lag import Lag
@@ -152,7 +152,7 @@ _HOMES = {
     "Consumer": "tidelog.client.blocking.consumer",
     "ConsumerMetrics": "tidelog.client.consumer.metrics",
     "CreatedTopic": "tidelog.client.admin.topics",
-    "Delivery": "tidelog._speed.delivery",
+    "Delivery": "tidelog._speed.client.delivery",
     "DeliveryTimedOut": "tidelog.client.errors",
     "Environment": "tidelog.client.environment",
     "GroupDescription": "tidelog.client.admin.groups",
@@ -174,7 +174,7 @@ _HOMES = {
     "ProducerMetrics": "tidelog.client.producer.metrics",
     "Reassignment": "tidelog.client.admin.partition_admin",
     "RebalanceListener": "tidelog.client.groups.rebalance_listener",
-    "Record": "tidelog._speed.consumed",
+    "Record": "tidelog._speed.client.consumed",
     "RecordMetadata": "tidelog.client.producer.batch",
     "ReplicaDoubt": "tidelog.client.admin.replica_states",
     "ReplicaLog": "tidelog.client.admin.replica_states",

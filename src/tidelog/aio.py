@@ -1,7 +1,7 @@
 """The client for asyncio: `from tidelog.aio import Producer, Consumer, Admin`."""
 
-from tidelog._speed.consumed import Record
-from tidelog._speed.delivery import Delivery
+from tidelog._speed.client.consumed import Record
+from tidelog._speed.client.delivery import Delivery
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource
 from tidelog.client.admin.groups import GroupDescription, GroupListing, GroupMember

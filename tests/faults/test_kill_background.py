@@ -35,7 +35,7 @@ def workers_of(pid: int) -> list[str]:
             words = path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if "tidelog.storage.compaction_worker" in words and str(pid) in words:
+        if "tidelog.storage.compaction.worker" in words and str(pid) in words:
             found.append(path.parent.name)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidelog._speed.batch import Header, walk
+from tidelog._speed.log.batch import Header, walk
 from tidelog.config import TopicConfig
 
 OFFSETS_MAX = SEQUENCE_MAX = (1 << 31) - 1

@@ -14,7 +14,7 @@ from random import Random
 from tests.simulation.history import Origin, PartitionHistory
 from tests.simulation.world import REQUEST_TIMEOUT_MS, Meeting
 from tidelog import errors
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch
 from tidelog.record.codecs import Codec

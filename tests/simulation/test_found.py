@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.readers import read_all
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.errors import NONE, KafkaStorageError, OutOfOrderSequenceNumber
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch

@@ -30,7 +30,7 @@ from tests.simulation.world import World
 from tidelog import errors
 from tidelog.replication.partition import Partition
 from tidelog.storage.producers import Producers
-from tidelog.storage.txn_index import TxnIndex
+from tidelog.storage.segments.txn_index import TxnIndex
 from tidelog.testing import Crashed, run, seeds
 from tidelog.transactions.coordinator import TransactionCoordinator
 from tidelog.types import TopicPartition

@@ -16,7 +16,7 @@ from typing import Protocol
 from tests.simulation.invariants import Violated
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
 from tidelog import errors
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.net.requester import Requester
 from tidelog.record.builder import Marker, build_batch, read_marker
 from tidelog.record.reader import read_batches

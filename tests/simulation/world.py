@@ -15,7 +15,7 @@ from tidelog.errors import NONE
 from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
-from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import Machine, VirtualClock, VirtualNetwork
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.create_topics import (

@@ -215,7 +215,7 @@ PURE = [
     "storage/epochs.py",
     "storage/producers.py",
     "storage/retention.py",
-    "storage/txn_index.py",
+    "storage/segments/txn_index.py",
     "transactions/state_machine.py",
     "transactions/transaction.py",
     "net/on_behalf.py",

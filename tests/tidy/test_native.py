@@ -13,21 +13,21 @@ NATIVE = sorted([*SOURCE.rglob("*.pyx"), *SOURCE.rglob("*.pxd")])
 # Upward calls, as `(<object>thing).name`: objects of Python classes that native code knows only by the name of a method.
 # This list may only become shorter.
 UPWARD = {
-    ("_speed/append.pyx", "_add_to_index"),
-    ("_speed/append.pyx", "_append_failed"),
-    ("_speed/append.pyx", "_begin_group_append"),
-    ("_speed/append.pyx", "_reserve_index"),
-    ("_speed/append.pyx", "_started"),
-    ("_speed/append.pyx", "append_failed"),
-    ("_speed/append.pyx", "begin_epoch"),
-    ("_speed/append.pyx", "file"),
-    ("_speed/append.pyx", "met"),
-    ("_speed/append.pyx", "name"),
-    ("_speed/append.pyx", "refusal"),
-    ("_speed/append.pyx", "roll"),
-    ("_speed/append.pyx", "wrote"),
-    ("_speed/delayed_produce.pyx", "wrote"),
-    ("_speed/unchanged_partitions.pyx", "in_sync"),
+    ("_speed/log/append.pyx", "_add_to_index"),
+    ("_speed/log/append.pyx", "_append_failed"),
+    ("_speed/log/append.pyx", "_begin_group_append"),
+    ("_speed/log/append.pyx", "_reserve_index"),
+    ("_speed/log/append.pyx", "_started"),
+    ("_speed/log/append.pyx", "append_failed"),
+    ("_speed/log/append.pyx", "begin_epoch"),
+    ("_speed/log/append.pyx", "file"),
+    ("_speed/log/append.pyx", "met"),
+    ("_speed/log/append.pyx", "name"),
+    ("_speed/log/append.pyx", "refusal"),
+    ("_speed/log/append.pyx", "roll"),
+    ("_speed/log/append.pyx", "wrote"),
+    ("_speed/wire/delayed_produce.pyx", "wrote"),
+    ("_speed/wire/unchanged_partitions.pyx", "in_sync"),
 }
 _IMPORT = re.compile(r"^\s*(?:from|c?import)\s+(tidelog(?:\.\w+)*)", re.MULTILINE)
 _UPWARD = re.compile(r"\(\s*<\s*object\s*>\s*(?:[^()]|\([^()]*\))*\)\s*\.\s*(\w+)")

@@ -62,7 +62,7 @@ def test_a_wheel_holds_what_runs_and_no_generated_c(tmp_path: Path) -> None:
         path.relative_to(source) for path in source.rglob("*.py")
     }
     assert {path.relative_to(source) for path in (SOURCE / "gateways/console/static").iterdir()} <= packed
-    assert {path.relative_to(source) for path in SOURCE.glob("_speed/*.pyi")} <= packed
+    assert {path.relative_to(source) for path in SOURCE.glob("_speed/*/*.pyi")} <= packed
     assert Path("tidelog/py.typed") in packed
 
 

@@ -14,7 +14,7 @@ TEST_LINES_MAX = 500
 
 # The last parts of the modules' names.
 CYCLES = [
-    {"produce", "produce_in_transaction", "produce_opened", "produce_validated"},
+    {"produce", "in_transaction", "opened", "validated"},
     {"joins", "table"},
 ]
 

@@ -8,8 +8,8 @@ import asyncio
 import logging
 
 from tidelog.metadata.controller import Controller
-from tidelog.storage.known_revision import read_known_revision, write_known_revision
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.known_revision import read_known_revision, write_known_revision
+from tidelog.storage.dirs.log_dirs import LogDirs
 
 log = logging.getLogger("tidelog")
 

@@ -62,12 +62,12 @@ from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.background import Background, Intervals
-from tidelog.storage.cleaner import Cleanable, Cleaner
+from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
 from tidelog.storage.recovery import Report
-from tidelog.storage.scrubber import Scrubber, ScrubPace
 from tidelog.transactions.coordinator import TransactionCoordinator
 from tidelog.transactions.markers import TransactionMarkers
 from tidelog.types import NodeId, TopicPartition

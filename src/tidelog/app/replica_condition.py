@@ -11,9 +11,9 @@ from uuid import UUID
 from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG, ReplicaCondition
 from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause
-from tidelog.storage.damaged_logs import damaged_logs
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
+from tidelog.storage.integrity.damaged_logs import damaged_logs
 from tidelog.types import NodeId, TopicPartition
 
 

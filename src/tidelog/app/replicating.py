@@ -27,7 +27,7 @@ from tidelog.replication.peers import Peers
 from tidelog.replication.repair import Repair
 from tidelog.replication.replica_fetcher import ReplicaFetcher
 from tidelog.replication.throttle import Throttle
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog")

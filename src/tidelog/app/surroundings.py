@@ -15,7 +15,7 @@ from tidelog.clock import Clock, SystemClock
 from tidelog.config import BrokerConfig
 from tidelog.metadata.store import MetadataStore
 from tidelog.net.network import Network, SystemNetwork
-from tidelog.storage.compaction_runner import ProcessRunner, Runner
+from tidelog.storage.compaction.runner import ProcessRunner, Runner
 from tidelog.storage.disk import Disk, SystemDisk
 
 

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tidelog._speed.connection import Answer, FrameConnection
-from tidelog._speed.poller import Poller
+from tidelog._speed.wire.connection import Answer, FrameConnection
+from tidelog._speed.wire.poller import Poller
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH
 from tidelog.broker.session import Session

@@ -10,8 +10,8 @@ from tidelog.broker.server import Server
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.replication.peers import Peers
 from tidelog.replication.repair import Repair
-from tidelog.storage.cleaner import Cleaner
-from tidelog.storage.scrubber import Scrubber
+from tidelog.storage.compaction.cleaner import Cleaner
+from tidelog.storage.integrity.scrubber import Scrubber
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog import errors
-from tidelog._speed.session import Rules
+from tidelog._speed.wire.session import Rules
 from tidelog.access.acls import Authorizer
 from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.session import Session

@@ -2,7 +2,7 @@
 
 Large ones are opened on threads of their own, so that decompression never holds up the event loop.  There are few, and
 each has one batch at a time: together they take no more than that many times `Rules.expanded_bytes_max`.  Called by
-`handlers.produce_opened`."""
+`handlers.produce.opened`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog import errors
-from tidelog._speed.records import schema_ids
+from tidelog._speed.log.records import schema_ids
 from tidelog.record.codecs import DECOMPRESSED_BYTES_MAX, ExpandsFurther
 from tidelog.replication.acceptance import RECORDS_TOLD_MAX, Accepted, Rules, accept
 

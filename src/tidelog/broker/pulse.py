@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidelog._speed.request_metrics import Histogram
+from tidelog._speed.log.request_metrics import Histogram
 from tidelog.replication.partitions import Counts
 
 TICK_S = 1.0

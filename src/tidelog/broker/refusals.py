@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import header_at
+from tidelog._speed.log.batch import header_at
 
 KEPT_MS = 10_000
 """A producer that does not send the refused batch again for so long has given it up, and is told of the gap."""

@@ -11,12 +11,12 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from tidelog._speed.connection import Answer
-from tidelog._speed.frames import request_header
-from tidelog._speed.shortcut import ProduceShortcut
+from tidelog._speed.wire.connection import Answer
+from tidelog._speed.wire.frames import request_header
+from tidelog._speed.wire.shortcut import ProduceShortcut
 from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.fetch import fetch
-from tidelog.broker.handlers.produce import produce, settle_delayed
+from tidelog.broker.handlers.produce.produce import produce, settle_delayed
 from tidelog.broker.memory import queued_bytes_max
 from tidelog.broker.quota_manager import measured
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tidelog._speed.poller import Poller
+from tidelog._speed.wire.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
 from tidelog.broker.connection import Connection
 from tidelog.broker.connection_quotas import ConnectionQuotas

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tidelog._speed.connection import QueuedBytes
+from tidelog._speed.wire.connection import QueuedBytes
 from tidelog.broker.gate import Gate
 from tidelog.broker.opening import Opening
 from tidelog.broker.session import Session
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
     from tidelog.replication.throttle import Throttle
-    from tidelog.storage.log_dirs import LogDirs
+    from tidelog.storage.dirs.log_dirs import LogDirs
     from tidelog.transactions.coordinator import TransactionCoordinator
     from tidelog.transactions.markers import TransactionMarkers
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog._speed.session import Rules, SessionState
+from tidelog._speed.wire.session import Rules, SessionState
 from tidelog.broker.refusals import Refusals
 from tidelog.broker.turns import Turns
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog._speed.request_metrics import RequestMetrics
+from tidelog._speed.log.request_metrics import RequestMetrics
 
 OTHERS = "(others)"  # clients beyond the bound, together
 

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from tidelog import errors
-from tidelog._speed.pooled_buffer import PooledBuffer
+from tidelog._speed.log.pooled_buffer import PooledBuffer
 from tidelog.net.network import Network, Socket
 from tidelog.net.tls import TlsSocket
 from tidelog.wire import frame

@@ -1,7 +1,7 @@
 """Record batches: building, reading, compression.  The broker mostly passes batches on as bytes: `_speed.batch`."""
 
-from tidelog._speed.batch import HEADER_SIZE, Header
-from tidelog._speed.records import BadRecord, Record
+from tidelog._speed.log.batch import HEADER_SIZE, Header
+from tidelog._speed.log.records import BadRecord, Record
 from tidelog.record.builder import (
     BatchBuilder,
     EndMarker,

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog._speed.batch import HEADER_SIZE, Header, header_at
-from tidelog._speed.records import Record
-from tidelog._speed.writer import Writer, replace_records
+from tidelog._speed.log.batch import HEADER_SIZE, Header, header_at
+from tidelog._speed.log.records import Record
+from tidelog._speed.log.writer import Writer, replace_records
 from tidelog.errors import CorruptMessage, InvalidRecord
 from tidelog.record.codecs import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 

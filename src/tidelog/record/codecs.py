@@ -12,7 +12,7 @@ import threading
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from tidelog._speed import lz4
+from tidelog._speed.log import lz4
 from tidelog.errors import InvalidRecord, UnsupportedCompressionType
 
 if TYPE_CHECKING:

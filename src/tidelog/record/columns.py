@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tidelog._speed.column_reader import Bytes, Columns
-from tidelog._speed.column_writer import BytesColumn, HeadersColumn, Rows
+from tidelog._speed.client.column_reader import Bytes, Columns
+from tidelog._speed.client.column_writer import BytesColumn, HeadersColumn, Rows
 from tidelog.record.codecs import DECOMPRESSED_BYTES_MAX, decompress
 
 if TYPE_CHECKING:

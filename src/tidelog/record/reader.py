@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidelog._speed.batch import HEADER_SIZE, Header, crc_ok, header_at
-from tidelog._speed.records import Record, read
+from tidelog._speed.log.batch import HEADER_SIZE, Header, crc_ok, header_at
+from tidelog._speed.log.records import Record, read
 from tidelog.errors import CorruptMessage, InvalidRecord
 from tidelog.record.codecs import DECOMPRESSED_BYTES_MAX, Codec, decompress
 

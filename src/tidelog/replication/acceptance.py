@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import (
+from tidelog._speed.log.batch import (
     ATTRIBUTES_AT,
     CRC_AT,
     HEADER_SIZE,
@@ -23,9 +23,9 @@ from tidelog._speed.batch import (
     header_at,
     stamp_append_time,
 )
-from tidelog._speed.crc32c import crc32c
-from tidelog._speed.records import check, keyless, untimely
-from tidelog._speed.writer import replace_records
+from tidelog._speed.log.crc32c import crc32c
+from tidelog._speed.log.records import check, keyless, untimely
+from tidelog._speed.log.writer import replace_records
 from tidelog.config import TopicConfig
 from tidelog.record.codecs import (
     DECOMPRESSED_BYTES_MAX,

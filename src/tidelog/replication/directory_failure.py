@@ -15,8 +15,8 @@ from tidelog import errors
 from tidelog.metadata.doubts import NO_LOG
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import Cause
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.replication")

@@ -17,7 +17,7 @@ from tidelog.metadata.changes import Update
 from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG
 from tidelog.metadata.image import Image, changed_partitions
 from tidelog.replication.partitions import Partitions
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.replication")

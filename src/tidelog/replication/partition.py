@@ -9,10 +9,10 @@ import asyncio
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog._speed.acceptance import sound
-from tidelog._speed.append import NativePartition
-from tidelog._speed.batch import stamp
-from tidelog._speed.commit_waits import CommitWaits
+from tidelog._speed.log.acceptance import sound
+from tidelog._speed.log.append import NativePartition
+from tidelog._speed.log.batch import stamp
+from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch

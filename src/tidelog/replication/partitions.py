@@ -13,15 +13,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.append import sum_counts
+from tidelog._speed.log.append import sum_counts
 from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, TopicImage, changed_partitions
 from tidelog.replication.pace import Pace
 from tidelog.replication.partition import Partition
-from tidelog.storage.log_dirs import LogDirs
-from tidelog.storage.moving import Move
+from tidelog.storage.dirs.log_dirs import LogDirs
+from tidelog.storage.dirs.moving import Move
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 log = logging.getLogger("tidelog.partitions")

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.batch import Header
+from tidelog._speed.log.batch import Header
 from tidelog.config.damaged_partitions import DAMAGED, parse_damaged
 from tidelog.metadata.image import Image, PartitionImage
 from tidelog.metadata.records import Cause
@@ -24,10 +24,10 @@ from tidelog.net.requester import R, Request
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
-from tidelog.storage.damage import BadRange
-from tidelog.storage.damaged_logs import damaged_logs
-from tidelog.storage.log_dirs import LogDirs
-from tidelog.storage.restoring import fits, restore
+from tidelog.storage.dirs.log_dirs import LogDirs
+from tidelog.storage.integrity.damage import BadRange
+from tidelog.storage.integrity.damaged_logs import damaged_logs
+from tidelog.storage.integrity.restoring import fits, restore
 from tidelog.types import NodeId, Offset, TopicPartition
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -3,11 +3,11 @@
 Pure: facts in, decisions out.  A record is committed when every in-sync member holds it, and there are as many of them as
 the topic asks for; only committed records are shown to consumers and acknowledged to producers that asked for all.  The
 high watermark is called `committed` here.  How far each follower is, and what that commits, is native
-(`_speed/replica_state.pyx`).  Called by `Partition` alone."""
+(`_speed/log/replica_state.pyx`).  Called by `Partition` alone."""
 
 from __future__ import annotations
 
-from tidelog._speed.replica_state import NativeReplicaState
+from tidelog._speed.log.replica_state import NativeReplicaState
 from tidelog.types import Epoch, NodeId, Offset
 
 

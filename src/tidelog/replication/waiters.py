@@ -1,4 +1,4 @@
-"""Fetches that wait for enough bytes.  Producers wait in `_speed/commit_waits.pyx`.
+"""Fetches that wait for enough bytes.  Producers wait in `_speed/log/commit_waits.pyx`.
 
 Waits are plain futures, settled by the partition; a wait that ends another way (time-out, closed connection) takes
 itself out, so nothing is kept for a caller that has gone."""

@@ -4,8 +4,8 @@ from the segment of the first record on, until no later one can have any.  Used 
 from __future__ import annotations
 
 from tidelog.storage.reading import Slice
-from tidelog.storage.segments import Segments
-from tidelog.storage.txn_index import Aborted
+from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.segments.txn_index import Aborted
 
 
 def between(segments: Segments, start: int, end: int) -> list[Aborted]:

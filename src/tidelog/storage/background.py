@@ -15,10 +15,10 @@ from tidelog.clock import Clock
 from tidelog.config import TopicConfig
 from tidelog.errors import TidelogError
 from tidelog.storage.checkpoints import OffsetFile
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.disk import Disk
 from tidelog.storage.log import Log
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from tidelog._speed.append import Descriptor
+from tidelog._speed.log.append import Descriptor
 
 T = TypeVar("T")
 

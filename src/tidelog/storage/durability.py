@@ -11,15 +11,15 @@ import asyncio
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from tidelog._speed.append import NativeGroupAppend
+from tidelog._speed.log.append import NativeGroupAppend
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import Disk, File
 from tidelog.storage.epochs import Epochs
 from tidelog.storage.flusher import NotDurable, Plan
 from tidelog.storage.log_folder import Covered, LogFolder
-from tidelog.storage.segment import ALWAYS, NEVER, Segment
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments.segment import ALWAYS, NEVER, Segment
 
 
 class Progress(NamedTuple):

@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tidelog._speed.append import NativeLog
+from tidelog._speed.log.append import NativeLog
 from tidelog.config import TopicConfig
 from tidelog.errors import OffsetOutOfRange
-from tidelog.storage import rolling, snapshots, swapping
-from tidelog.storage.damage import BadRange, Damage
+from tidelog.storage import snapshots
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.durability import Durability, GroupAppend
 from tidelog.storage.epochs import Epochs
+from tidelog.storage.integrity.damage import BadRange, Damage
 from tidelog.storage.loading import Loaded, list_segments
 from tidelog.storage.producers import Producers
 from tidelog.storage.retention import UNLIMITED, deletable
-from tidelog.storage.segment import NEVER, Segment
-from tidelog.storage.segments import Segments
-from tidelog.storage.trash import Trash
-from tidelog.storage.txn_index import Aborted
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments import rolling, swapping
+from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.segments.segment import NEVER, Segment
+from tidelog.storage.segments.trash import Trash
+from tidelog.storage.segments.txn_index import Aborted
 from tidelog.types import TopicPartition
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Protocol
 
-from tidelog._speed.request_metrics import Histogram
+from tidelog._speed.log.request_metrics import Histogram
 from tidelog.storage.disk import Disk, File
 
 SYNCS_MAX = 8

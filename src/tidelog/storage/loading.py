@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
-from tidelog.storage import checkpoints, damage, snapshots, swapping
-from tidelog.storage.damage import BadRange
+from tidelog.storage import checkpoints, snapshots
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import Disk
 from tidelog.storage.epochs import Epochs
+from tidelog.storage.integrity import damage
+from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.producers import Producers
-from tidelog.storage.segment import LOG, TXN_INDEX, Segment, stem
-from tidelog.storage.segments import Segments
-from tidelog.storage.trash import DELETED
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments import swapping
+from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.segments.segment import LOG, TXN_INDEX, Segment, stem
+from tidelog.storage.segments.trash import DELETED
 
 _SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
 

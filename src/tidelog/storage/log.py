@@ -13,10 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tidelog._speed.batch import Header
+from tidelog._speed.log.batch import Header
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
-from tidelog.storage import aborted, lookup, rolling, snapshots
+from tidelog.storage import aborted, lookup, snapshots
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import File
 from tidelog.storage.durability import GroupAppend
 from tidelog.storage.extent import Extent
@@ -25,9 +26,9 @@ from tidelog.storage.loading import Loaded, load
 from tidelog.storage.log_folder import Covered
 from tidelog.storage.lookup import Known, TimedOffset
 from tidelog.storage.reading import NotHereYet, Records, Slice, cut_slice, read_anywhere
-from tidelog.storage.segment import Segment
-from tidelog.storage.txn_index import Aborted
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments import rolling
+from tidelog.storage.segments.segment import Segment
+from tidelog.storage.segments.txn_index import Aborted
 from tidelog.types import TopicPartition
 
 

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tidelog._speed.batch import Header
-from tidelog._speed.records import first_at
+from tidelog._speed.log.batch import Header
+from tidelog._speed.log.records import first_at
 from tidelog.record.reader import read_batches
-from tidelog.storage import times
-from tidelog.storage.segment import Segment
+from tidelog.storage.segments import times
+from tidelog.storage.segments.segment import Segment
 
 OPENED_MAX = 100
 """Batches that one search has opened.  A header may promise a record that is not there; after so many the next header

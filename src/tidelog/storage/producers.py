@@ -2,7 +2,7 @@
 
 A producer numbers its records; a batch that continues the numbers is new, one that repeats the last five is answered
 with what became of the first copy, anything else is refused.  Whether a batch is new is judged natively
-(`_speed/append.pyx`), before an append, which notes the batch; `log` keeps snapshots of it on disk.
+(`_speed/log/append.pyx`), before an append, which notes the batch; `log` keeps snapshots of it on disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct, error
 from typing import NamedTuple
 
-from tidelog._speed.append import (
+from tidelog._speed.log.append import (
     VERDICT_EPOCH_NOT_FROM_ZERO,
     VERDICT_GAP,
     VERDICT_NUMBERS_USED_AGAIN,
@@ -21,8 +21,8 @@ from tidelog._speed.append import (
     NativeProducer,
     NativeProducers,
 )
-from tidelog._speed.batch import Header
-from tidelog._speed.crc32c import crc32c
+from tidelog._speed.log.batch import Header
+from tidelog._speed.log.crc32c import crc32c
 from tidelog.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -31,7 +31,7 @@ from tidelog.errors import (
     TransactionCoordinatorFenced,
     UnknownProducerId,
 )
-from tidelog.storage.txn_index import Aborted
+from tidelog.storage.segments.txn_index import Aborted
 
 BATCHES_KEPT = 5
 NO_EPOCH = -1

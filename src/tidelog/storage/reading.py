@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tidelog._speed.batch import Header
+from tidelog._speed.log.batch import Header
 from tidelog.errors import CorruptMessage
-from tidelog.storage.damage import BadRange
 from tidelog.storage.disk import File
-from tidelog.storage.segment import Segment
-from tidelog.storage.segments import Segments
+from tidelog.storage.integrity.damage import BadRange
+from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.segments.segment import Segment
 
 
 class Slice(NamedTuple):

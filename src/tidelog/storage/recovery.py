@@ -18,19 +18,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidelog._speed.batch import HEADER_SIZE, Header
+from tidelog._speed.log.batch import HEADER_SIZE, Header
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
-from tidelog.storage import checkpoints, damage, snapshots
-from tidelog.storage.damage import BadRange
+from tidelog.storage import checkpoints, snapshots
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import File
 from tidelog.storage.epochs import Epochs
-from tidelog.storage.index import CorruptIndex
+from tidelog.storage.integrity import damage
+from tidelog.storage.integrity.damage import BadRange
+from tidelog.storage.integrity.scan import CHUNK_BYTES, next_whole, plausible, whole_batches
 from tidelog.storage.loading import list_segments, read_damage, read_epochs, scan_folder
-from tidelog.storage.scan import CHUNK_BYTES, next_whole, plausible, whole_batches
-from tidelog.storage.segment import OFFSETS_MAX, Segment
-from tidelog.storage.segments import Segments
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments.index import CorruptIndex
+from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.segments.segment import OFFSETS_MAX, Segment
 
 
 @dataclass(slots=True)

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tidelog._speed.batch import Header
+from tidelog._speed.log.batch import Header
 from tidelog.record.builder import Marker, read_marker
 from tidelog.record.reader import read_batches
 from tidelog.storage.disk import Disk
 from tidelog.storage.producers import CorruptSnapshot, Producers
-from tidelog.storage.segment import Segment
-from tidelog.storage.txn_index import Aborted
+from tidelog.storage.segments.segment import Segment
+from tidelog.storage.segments.txn_index import Aborted
 
 SUFFIX = ".snapshot"
 _NAME = re.compile(r"(\d{20})\.snapshot")

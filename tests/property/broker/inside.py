@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.property.broker.requests import Known
-from tidelog._speed.delayed_produce import DelayedProduce
-from tidelog._speed.frames import decode_fetch, decode_produce, request_header
+from tidelog._speed.wire.delayed_produce import DelayedProduce
+from tidelog._speed.wire.frames import decode_fetch, decode_produce, request_header
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
 from tidelog.broker.router import Router
@@ -25,7 +25,7 @@ from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Operation
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.replication.partition import Partition
-from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
 from tidelog.types import NodeId
 from tidelog.wire.frame import RequestHeader, decode_response_header, encode_request

@@ -10,9 +10,9 @@ import pytest
 
 from tests.property.broker.inside import TOPICS, Inside, run_inside
 from tests.property.broker.requests import bent
-from tidelog._speed.commits import offsets_batch, read_commit
+from tidelog._speed.log.commits import offsets_batch, read_commit
 from tidelog.broker import router
-from tidelog.broker.handlers import plain_commits
+from tidelog.broker.handlers.groups import plain_commits
 from tidelog.groups.coordinator import OFFSETS_TOPIC
 from tidelog.groups.offsets.commits import OffsetCommit, entry_of
 from tidelog.groups.offsets.committed import NEVER

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog._speed.consumed import Record, convert, delivered, read
-from tidelog._speed.records import BadRecord
-from tidelog._speed.records import read as read_plainly
+from tidelog._speed.client.consumed import Record, convert, delivered, read
+from tidelog._speed.log.records import BadRecord
+from tidelog._speed.log.records import read as read_plainly
 from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.record import BatchBuilder, EndMarker, Marker, build_batch, build_marker, read_batches

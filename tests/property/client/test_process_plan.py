@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.consumer.processing.plan import Order, ProcessingPlan
 from tidelog.types import TopicPartition
 

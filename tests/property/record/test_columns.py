@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from tests.reference import columns as plain  # noqa: E402
-from tidelog._speed.batch import stamp_append_time  # noqa: E402
-from tidelog._speed.intake import Intake, Lane, Memory, Route, murmur2  # noqa: E402
-from tidelog._speed.pooled_buffer import PooledBuffer  # noqa: E402
+from tidelog._speed.client.intake import Intake, Lane, Memory, Route, murmur2  # noqa: E402
+from tidelog._speed.log.batch import stamp_append_time  # noqa: E402
+from tidelog._speed.log.pooled_buffer import PooledBuffer  # noqa: E402
 from tidelog.client.cluster.topology import Partition, Topic  # noqa: E402
 from tidelog.client.producer.batch import NO_STAMP, OutgoingBatch  # noqa: E402
 from tidelog.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType  # noqa: E402

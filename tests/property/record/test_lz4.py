@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidelog._speed.lz4 import read_frame, write_frame
+from tidelog._speed.log.lz4 import read_frame, write_frame
 
 SIZE_MAX = 4 << 20
 

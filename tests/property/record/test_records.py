@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import records as plain
-from tidelog._speed import records as native
-from tidelog._speed.batch import HEADER_SIZE, crc_ok, header_at
-from tidelog._speed.writer import Writer
+from tidelog._speed.log import records as native
+from tidelog._speed.log.batch import HEADER_SIZE, crc_ok, header_at
+from tidelog._speed.log.writer import Writer
 from tidelog.errors import InvalidRecord
 
 INT64 = st.integers(-(2**62), 2**62 - 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog._speed.frames import (
+from tidelog._speed.wire.frames import (
     FetchAnswer,
     ProduceAnswer,
     decode_fetch,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.reference.replica_state import ReferenceReplicaState
 from tests.reference.unchanged_partitions import split_unchanged as split_by_reference
 from tests.unit.storage.making import fill, make_volume
-from tidelog._speed.replica_state import NativeReplicaState
-from tidelog._speed.unchanged_partitions import split_unchanged
+from tidelog._speed.log.replica_state import NativeReplicaState
+from tidelog._speed.wire.unchanged_partitions import split_unchanged
 from tidelog.config import TopicConfig
 from tidelog.replication.partition import Partition
 from tidelog.storage.log import Log

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog._speed.request_metrics import AppendTimes, Histogram
+from tidelog._speed.log.request_metrics import AppendTimes, Histogram
 
 BOUNDS = (10, 50, 100, 500, 1000, 5000)
 

@@ -10,13 +10,13 @@ import pytest
 from tests.reference.append import SEQUENCE_MAX, ReferenceAppends
 from tests.unit.storage.making import HandClock, append, make_volume
 from tidelog import errors
-from tidelog._speed.batch import header_at, stamp, walk
-from tidelog._speed.records import Record
+from tidelog._speed.log.batch import header_at, stamp, walk
+from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.replication.partition import Partition
 from tidelog.storage.log import Log
-from tidelog.storage.segment import Segment
+from tidelog.storage.segments.segment import Segment
 from tidelog.testing import run, seeds
 from tidelog.types import Epoch, NodeId, TopicPartition
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.reference import records as plain
 from tests.reference.compaction import PlainBatch, last_offsets, sift
 from tests.reference.keymap import PlainKeyMap, siphash128
-from tidelog._speed import compaction as native
-from tidelog._speed.batch import HEADER_SIZE, crc_ok, header_at, walk
-from tidelog._speed.keymap import KeyMap
+from tidelog._speed.log import compaction as native
+from tidelog._speed.log.batch import HEADER_SIZE, crc_ok, header_at, walk
+from tidelog._speed.log.keymap import KeyMap
 
 SEED = bytes(range(16))
 NOW_MS, RETENTION_MS = 1_000_000, 5_000

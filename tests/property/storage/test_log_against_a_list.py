@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from tests.unit.storage.making import FOLDER, NAME, NOW_MS, append, batch, content, make_volume, open_log
-from tidelog._speed.batch import walk
+from tidelog._speed.log.batch import walk
 from tidelog.config import TopicConfig
 from tidelog.record.reader import read_records
 from tidelog.storage.files import OpenFiles

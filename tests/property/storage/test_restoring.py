@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.storage.making import FOLDER, NOW_MS, append, make_volume, open_log
-from tidelog._speed.batch import walk
-from tidelog._speed.records import Record
+from tidelog._speed.log.batch import walk
+from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record import EndMarker, Marker, build_batch, build_marker
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.integrity.restoring import fits, restore
+from tidelog.storage.integrity.verification import find_damage
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
-from tidelog.storage.restoring import fits, restore
-from tidelog.storage.verification import find_damage
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=700, index_interval_bytes=100)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.storage.making import append, batch, content, make_volume, open_log
-from tidelog._speed.batch import walk
+from tidelog._speed.log.batch import walk
 from tidelog.config import TopicConfig
 from tidelog.storage.reading import end_of
 

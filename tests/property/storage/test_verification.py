@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.property.storage.test_recovery import shapes, written
 from tests.unit.storage.making import FOLDER, make_volume
-from tidelog.storage.verification import SegmentCheck, find_damage
+from tidelog.storage.integrity.verification import SegmentCheck, find_damage
 from tidelog.testing import VirtualDisk
 
 PATH = f"{FOLDER}/{0:020d}.log"

@@ -29,8 +29,8 @@ from tidelog.replication.following import Wanted
 from tidelog.replication.partition import Partition
 from tidelog.replication.state import ReplicaState
 from tidelog.storage import loading
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.epochs import Epochs
-from tidelog.storage.log_dirs import LogDirs
 from tidelog.types import Epoch, NodeId
 
 SEEDS = range(40)

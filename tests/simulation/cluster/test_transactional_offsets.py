@@ -11,7 +11,7 @@ from tests.simulation.cluster.test_transactions import ManyBrokers
 from tests.simulation.cluster.world import Cluster, host
 from tests.simulation.transactional import find_coordinator
 from tidelog import errors
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch
 from tidelog.testing import run

@@ -16,7 +16,7 @@ from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.store import Changes, MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.replication.partition import Partition
-from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import Crashed, Machine, VirtualClock, VirtualNetwork
 from tidelog.testing.metadata import Backup, VirtualMetadata, Weather
 from tidelog.types import TopicPartition

@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.world import World
 from tidelog import errors, testing
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.errors import NONE
 from tidelog.net.requester import Requester, Unreachable, dial
 from tidelog.record.builder import build_batch

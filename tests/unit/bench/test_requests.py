@@ -19,7 +19,7 @@ from bench.requests import (
     single,
 )
 from tidelog import errors
-from tidelog._speed.batch import crc_ok, header_at
+from tidelog._speed.log.batch import crc_ok, header_at
 from tidelog.record import read_records
 from tidelog.wire.frame import decode_request_header, encode_response
 from tidelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

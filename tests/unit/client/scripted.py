@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import Header, header_at, stamp
+from tidelog._speed.log.batch import Header, header_at, stamp
 from tidelog.testing import VirtualHost
 from tidelog.types import TopicPartition
 from tidelog.wire import frame

@@ -17,9 +17,9 @@ from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
 from tidelog.testing import VirtualClock, VirtualDisk
 from tidelog.types import NodeId
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue

@@ -11,7 +11,7 @@ import kafka.record.default_records as kafka_python_records
 import kafka.record.memory_records as kafka_python_memory
 import pytest
 
-from tidelog._speed.batch import crc_ok, header_at, stamp_append_time
+from tidelog._speed.log.batch import crc_ok, header_at, stamp_append_time
 from tidelog.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from tidelog.record import (
     HEADER_SIZE,
@@ -177,7 +177,7 @@ def test_batches_that_cannot_be_trusted_are_refused() -> None:
 
 
 def test_a_bad_record_is_named_by_its_place() -> None:
-    from tidelog._speed.records import check
+    from tidelog._speed.log.records import check
 
     section = build_batch(RECORDS[:2])[HEADER_SIZE:]
     with pytest.raises(BadRecord, match="record 1 of 2 has no key") as caught:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog import errors
-from tidelog._speed.acceptance import sound
-from tidelog._speed.batch import crc_ok, header_at
-from tidelog._speed.crc32c import crc32c
+from tidelog._speed.log.acceptance import sound
+from tidelog._speed.log.batch import crc_ok, header_at
+from tidelog._speed.log.crc32c import crc32c
 from tidelog.config import TopicConfig
 from tidelog.record import Codec, Record, build_batch, read_records
 from tidelog.record.codecs import ExpandsFurther

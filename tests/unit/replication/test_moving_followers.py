@@ -15,7 +15,7 @@ from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import NodeId, Offset, TopicPartition
 

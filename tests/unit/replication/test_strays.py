@@ -19,7 +19,7 @@ from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage import checkpoints
 from tidelog.storage.background import Background, Intervals
-from tidelog.storage.log_dirs import LogDirs
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import NodeId
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tidelog._speed.connection import FrameConnection, QueuedBytes
-from tidelog._speed.poller import Poller
+from tidelog._speed.wire.connection import FrameConnection, QueuedBytes
+from tidelog._speed.wire.poller import Poller
 
 
 def frame(correlation_id: int, body: bytes = b"") -> bytes:
@@ -427,7 +427,7 @@ def test_a_frame_that_alone_is_larger_than_the_bound_gets_through_and_small_ones
 def test_a_connection_that_stops_in_the_middle_of_a_frame_is_closed_when_others_need_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog._speed.connection.PATIENCE_S", 0.05)
+    monkeypatch.setattr("tidelog._speed.wire.connection.PATIENCE_S", 0.05)
 
     async def scenario() -> None:
         queued = QueuedBytes(1_000)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.crc import crc32c_by_bits
-from tidelog._speed.crc32c import crc32c, crc32c_portable
+from tidelog._speed.log.crc32c import crc32c, crc32c_portable
 
 # RFC 3720, appendix B.4, and the usual check value.
 VECTORS = [

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog._speed.pooled_buffer import PooledBuffer, kept
+from tidelog._speed.log.pooled_buffer import PooledBuffer, kept
 
 MIB = 1 << 20
 

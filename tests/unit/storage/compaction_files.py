@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from tidelog.record import BatchBuilder, Codec, Record, read_batches
-from tidelog.storage.cleaned import cleaned_suffix
-from tidelog.storage.compaction import Source
-from tidelog.storage.compaction_job import Job, Progress, Rewritten
-from tidelog.storage.compactor import Compactor
+from tidelog.storage.compaction.cleaned import cleaned_suffix
+from tidelog.storage.compaction.compactor import Compactor
+from tidelog.storage.compaction.job import Job, Progress, Rewritten
+from tidelog.storage.compaction.rules import Source
 from tidelog.storage.disk import Disk
-from tidelog.storage.segment import INDEX, LOG, TIME_INDEX, stem
+from tidelog.storage.segments.segment import INDEX, LOG, TIME_INDEX, stem
 
 NOW_MS = 1_700_000_000_000
 TOKEN = "round1"

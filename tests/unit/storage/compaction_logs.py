@@ -8,8 +8,8 @@ from typing import Any
 from tests.unit.storage.making import NAME, HandClock, append, content, make_volume
 from tidelog.config import TopicConfig
 from tidelog.record import Batch, Codec, Record, build_batch, read_batches
-from tidelog.storage.cleaner import Cleanable, Cleaner
-from tidelog.storage.compaction_runner import InlineRunner, Runner
+from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
+from tidelog.storage.compaction.runner import InlineRunner, Runner
 from tidelog.storage.disk import Disk
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery

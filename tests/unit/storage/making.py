@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from tidelog._speed.batch import Header, walk
-from tidelog._speed.records import Record
+from tidelog._speed.log.batch import Header, walk
+from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.record.builder import build_batch
 from tidelog.record.reader import read_records
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log, Slice
-from tidelog.storage.volume import Volume
 from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
 

@@ -11,9 +11,9 @@ from tests.unit.storage.making import NOW_MS, HandClock, fill
 from tidelog.config import TopicConfig
 from tidelog.storage import checkpoints
 from tidelog.storage.background import IDLE_FILES_MS, OPENED_PER_TICK, Background, Intervals
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.config import TopicConfig
-from tidelog.storage.compaction import (
+from tidelog.storage.compaction.rules import (
     OFFSETS_MAX,
     Dirt,
     SealedSegment,

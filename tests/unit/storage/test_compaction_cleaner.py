@@ -13,9 +13,9 @@ from tests.unit.storage.compaction_logs import COMPACTED, CompactedLog
 from tests.unit.storage.making import NAME, content
 from tidelog.record import Codec, read_records
 from tidelog.storage.checkpoints import decode_offsets
-from tidelog.storage.cleaner import CLEAN_POINTS, Cleaner
-from tidelog.storage.compaction_job import Job, Progress, Rewritten
-from tidelog.storage.compaction_runner import InlineRunner
+from tidelog.storage.compaction.cleaner import CLEAN_POINTS, Cleaner
+from tidelog.storage.compaction.job import Job, Progress, Rewritten
+from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
 
@@ -203,7 +203,7 @@ def test_a_producer_is_known_after_its_records_are_gone_and_the_log_is_opened_an
 
 
 def _header(it: CompactedLog) -> object:
-    from tidelog._speed.batch import walk
+    from tidelog._speed.log.batch import walk
 
     return walk(it.log.segments.last.file.read(1 << 20, 0))[-1]
 

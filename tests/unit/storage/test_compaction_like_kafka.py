@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.storage.compaction_files import cleaned_data, compact, job_for, write_segments
 from tidelog.record import read_batches
-from tidelog.storage.compaction_job import LastRecord
+from tidelog.storage.compaction.job import LastRecord
 from tidelog.storage.disk import SystemDisk
 
 DATA = Path(__file__).parents[2] / "data" / "compaction"

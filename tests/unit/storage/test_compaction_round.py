@@ -22,11 +22,11 @@ from tests.unit.storage.compaction_files import (
     values,
     write_segments,
 )
-from tidelog._speed.batch import walk
+from tidelog._speed.log.batch import walk
 from tidelog.errors import CorruptMessage, InvalidRecord
 from tidelog.record import Codec, EndMarker, Marker, build_marker, read_batches
-from tidelog.storage.compaction import Source
-from tidelog.storage.compaction_job import Aborted, Job, LastRecord
+from tidelog.storage.compaction.job import Aborted, Job, LastRecord
+from tidelog.storage.compaction.rules import Source
 from tidelog.storage.disk import SystemDisk
 
 CODECS = list(Codec)
@@ -299,7 +299,7 @@ def test_a_cut_segment_and_records_that_are_none_are_damage(disk: SystemDisk, fo
     data = batch(0, (b"a", b"1"), (b"b", b"1"))
     with pytest.raises(CorruptMessage, match="position 0"):
         compact(disk, job_for(folder, write_segments(disk, folder, {0: data[:-1]}), 2))
-    from tidelog._speed.writer import replace_records
+    from tidelog._speed.log.writer import replace_records
     from tidelog.record import compress
 
     for codec in (Codec.NONE, Codec.GZIP):

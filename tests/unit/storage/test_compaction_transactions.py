@@ -17,13 +17,13 @@ from tests.unit.storage.compaction_files import (
     values,
     write_segments,
 )
-from tidelog._speed.batch import walk
+from tidelog._speed.log.batch import walk
 from tidelog.record import EndMarker, Marker, build_marker, read_batches
 from tidelog.record.builder import read_marker
-from tidelog.storage.compaction_job import Aborted, Job, LastRecord
+from tidelog.storage.compaction.job import Aborted, Job, LastRecord
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.segment import TXN_INDEX
-from tidelog.storage.txn_index import decode
+from tidelog.storage.segments.segment import TXN_INDEX
+from tidelog.storage.segments.txn_index import decode
 
 RETENTION_MS = 60_000
 

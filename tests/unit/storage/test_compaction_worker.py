@@ -24,9 +24,9 @@ from tests.unit.storage.compaction_files import (
     values,
     write_segments,
 )
-from tidelog.storage.compaction_job import Job, Progress, Rewritten
-from tidelog.storage.compaction_runner import CompactionFailed, InlineRunner, ProcessRunner, Runner
-from tidelog.storage.compaction_worker import serve
+from tidelog.storage.compaction.job import Job, Progress, Rewritten
+from tidelog.storage.compaction.runner import CompactionFailed, InlineRunner, ProcessRunner, Runner
+from tidelog.storage.compaction.worker import serve
 from tidelog.storage.disk import SystemDisk
 
 
@@ -157,7 +157,7 @@ def test_giving_up_in_the_middle_ends_the_process(disk: SystemDisk, tmp_path: Pa
 
 
 def test_a_worker_does_not_outlive_its_broker(tmp_path: Path) -> None:
-    worker = [sys.executable, "-m", "tidelog.storage.compaction_worker"]
+    worker = [sys.executable, "-m", "tidelog.storage.compaction.worker"]
     broker = f"import os, subprocess, sys; p = subprocess.Popen({worker!r} + [str(os.getpid())], stdin=0); p.wait()"
     reading, writing = os.pipe()
     parent = subprocess.Popen([sys.executable, "-c", broker], stdin=reading, stdout=subprocess.PIPE)
@@ -176,7 +176,7 @@ def test_a_worker_does_not_outlive_its_broker(tmp_path: Path) -> None:
 
 def test_a_worker_started_by_nobody_it_knows_ends_at_once() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tidelog.storage.compaction_worker", "1"],
+        [sys.executable, "-m", "tidelog.storage.compaction.worker", "1"],
         input=b"",
         capture_output=True,
         timeout=60,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.unit.storage.making import FOLDER, NAME, append, batch, make_volume, offsets, open_log
-from tidelog._speed.batch import header_at
+from tidelog._speed.log.batch import header_at
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
-from tidelog.storage.volume import Volume
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 

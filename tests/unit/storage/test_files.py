@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.storage.making import HandClock, append, batch, content
 from tidelog.config import TopicConfig
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
-from tidelog.storage.volume import Volume
 from tidelog.types import TopicPartition
 
 

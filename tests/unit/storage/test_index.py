@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.storage.making import make_volume
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.index import STEP_BYTES, CorruptIndex, OffsetIndex, TimeIndex
+from tidelog.storage.segments.index import STEP_BYTES, CorruptIndex, OffsetIndex, TimeIndex
 from tidelog.testing import VirtualDisk
 
 PATH = "/data/x.index"

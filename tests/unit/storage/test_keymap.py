@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.reference.keymap import siphash128
-from tidelog._speed.keymap import KeyMap
+from tidelog._speed.log.keymap import KeyMap
 
 SEED = bytes(range(16))
 

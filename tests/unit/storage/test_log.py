@@ -19,7 +19,7 @@ from tests.unit.storage.making import (
     open_log,
     read_all,
 )
-from tidelog._speed.batch import walk
+from tidelog._speed.log.batch import walk
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.testing import VirtualDisk

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
+from tidelog.storage.dirs.identity import CLEAN, PROPERTIES, read_last_run
+from tidelog.storage.dirs.log_dir import LogDir
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.identity import CLEAN, PROPERTIES, read_last_run
-from tidelog.storage.log_dir import LogDir
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage, KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 
@@ -178,7 +178,7 @@ def test_a_log_that_is_cut_while_it_moves_has_nothing_of_what_was_cut(again: boo
 
 
 def _last(log):  # type: ignore[no-untyped-def]
-    from tidelog._speed.batch import walk
+    from tidelog._speed.log.batch import walk
 
     found = log.read(log.end - 1, 1, log.end)
     header = walk(found.file.read(found.size, found.position))[0]

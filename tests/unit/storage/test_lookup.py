@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from tests.unit.storage.making import NOW_MS, append, batch, make_volume, open_log
-from tidelog._speed.crc32c import crc32c
-from tidelog._speed.records import Record
+from tidelog._speed.log.crc32c import crc32c
+from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.record.codecs import Codec

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.storage.making import NOW_MS, batch
-from tidelog._speed.batch import Header, header_at
-from tidelog._speed.records import Record
+from tidelog._speed.log.batch import Header, header_at
+from tidelog._speed.log.records import Record
 from tidelog.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,

@@ -20,11 +20,11 @@ from tests.unit.storage.making import (
 )
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
-from tidelog.storage.damage import DAMAGE
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.integrity.damage import DAMAGE
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery, Report
-from tidelog.storage.volume import Volume
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=2000, index_interval_bytes=200)

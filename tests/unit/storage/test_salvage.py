@@ -10,10 +10,10 @@ import pytest
 from tests.unit.storage.making import FOLDER, NOW_MS, batch, fill, make_volume, offsets, open_log
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.integrity.salvage import find_losses, give_up_losses, read_lost
 from tidelog.storage.recovery import Recovery
-from tidelog.storage.salvage import find_losses, give_up_losses, read_lost
-from tidelog.storage.volume import Volume
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=2000, index_interval_bytes=200)

@@ -12,12 +12,12 @@ import pytest
 from tests.unit.storage.making import batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
-from tidelog.storage.damage import BadRange
+from tidelog.storage.dirs.log_dir import LogDir
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.integrity.damage import BadRange
+from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
 from tidelog.storage.log import Log
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.scrubber import Scrubber, ScrubPace
 from tidelog.testing import VirtualClock, VirtualDisk, run
 from tidelog.types import TopicPartition
 

@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.storage.making import FOLDER, append, batch, fill, make_volume, offsets, open_log
 from tidelog.config import TopicConfig
-from tidelog.storage import swapping
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
-from tidelog.storage.segment import SUFFIXES, stem
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments import swapping
+from tidelog.storage.segments.segment import SUFFIXES, stem
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=300, cleanup_policy=frozenset(["compact"]))

@@ -16,10 +16,10 @@ from tests.unit.storage.making import FOLDER, NAME, HandClock, append, batch, fi
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
 from tidelog.storage import checkpoints
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
-from tidelog.storage.volume import Volume
 from tidelog.testing import VirtualDisk, run
 
 EPOCHS = f"{FOLDER}/{checkpoints.LEADER_EPOCHS}"

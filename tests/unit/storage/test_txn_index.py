@@ -17,13 +17,13 @@ from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
 from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Ending, Enlisted, Partition
+from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
-from tidelog.storage.segment import TXN_INDEX, stem
-from tidelog.storage.txn_index import Aborted, TxnIndex, decode, sane
-from tidelog.storage.volume import Volume
+from tidelog.storage.segments.segment import TXN_INDEX, stem
+from tidelog.storage.segments.txn_index import Aborted, TxnIndex, decode, sane
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import Epoch, NodeId
 

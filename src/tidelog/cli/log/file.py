@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tidelog import errors
-from tidelog._speed.batch import ATTRIBUTES_AT, HEADER_SIZE, Header, header_at
-from tidelog._speed.crc32c import crc32c
+from tidelog._speed.log.batch import ATTRIBUTES_AT, HEADER_SIZE, Header, header_at
+from tidelog._speed.log.crc32c import crc32c
 from tidelog.cli.output import data_fields
 from tidelog.record import Codec, Record, read_batches, read_marker
 

@@ -11,7 +11,7 @@ from tidelog.cli.output import bytes_text, counted, print_json, time_text
 from tidelog.cli.session import Failure, command_help
 
 if TYPE_CHECKING:
-    from tidelog.storage.salvage import Loss
+    from tidelog.storage.integrity.salvage import Loss
 
 
 @click.command(
@@ -43,7 +43,7 @@ tidelog log repair orders-0 --log-dir /var/lib/tidelog
 def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) -> None:
     from tidelog.errors import TidelogError
     from tidelog.storage.disk import SystemDisk
-    from tidelog.storage.salvage import find_losses, give_up_losses, read_lost
+    from tidelog.storage.integrity.salvage import find_losses, give_up_losses, read_lost
 
     folder = (partition if log_dir is None else log_dir / partition).absolute()
     if not folder.is_dir() or not any(folder.glob("*.log")):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.blocking import loop_thread
 from tidelog.client.blocking.reader import BlockingReader, Partitions
 from tidelog.client.consumer import consumer

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from tidelog import errors
-from tidelog._speed.delivery import Delivery
+from tidelog._speed.client.delivery import Delivery
 from tidelog.client import checks
 from tidelog.client.blocking import loop_thread
 from tidelog.client.environment import Environment

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.blocking import loop_thread
 from tidelog.client.consumer.deserializers import DeserializerOption
 from tidelog.client.environment import Environment

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelog import errors
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.cluster.options import ConnectionOptions
 from tidelog.client.consumer.assigned_partitions import AssignedPartitions
 from tidelog.client.consumer.commits import Callback

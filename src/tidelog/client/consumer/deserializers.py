@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from tidelog._speed.consumed import Record, convert
+from tidelog._speed.client.consumed import Record, convert
 from tidelog.schema.serializer import Deserializer, Remote, SerializationError, deserializer_of
 
 

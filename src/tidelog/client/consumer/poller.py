@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.consumer.fetch.arrow_loading import is_loaded, load
 from tidelog.client.consumer.metrics import ConsumerCounters, ConsumerMetrics
 from tidelog.client.consumer.record_iterator import RecordIterator

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import walk
+from tidelog._speed.log.batch import walk
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check, problem_of
 from tidelog.client.cluster.topology import NO_ID

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.groups.metadata import OffsetAndMetadata
 from tidelog.types import TopicPartition

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog._speed.batch import ATTRIBUTES_AT
-from tidelog._speed.delivery import Growing
-from tidelog._speed.writer import replace_records
+from tidelog._speed.client.delivery import Growing
+from tidelog._speed.log.batch import ATTRIBUTES_AT
+from tidelog._speed.log.writer import replace_records
 from tidelog.client.errors import DeliveryTimedOut
 from tidelog.record import HEADER_SIZE, Codec, compress, read_batches
 from tidelog.record.builder import TRANSACTIONAL

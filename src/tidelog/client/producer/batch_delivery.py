@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Self
 
-from tidelog._speed.delivery import Delivery
+from tidelog._speed.client.delivery import Delivery
 from tidelog.client.producer.batch import OutgoingBatch
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from tidelog._speed.intake import Memory
+from tidelog._speed.client.intake import Memory
 from tidelog.client.errors import BufferExhausted
 
 

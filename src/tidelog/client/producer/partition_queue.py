@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tidelog import errors
-from tidelog._speed.intake import Lane
+from tidelog._speed.client.intake import Lane
 from tidelog.client.producer.batch import NO_STAMP, OutgoingBatch, Stamp
 from tidelog.record import Codec
 from tidelog.types import TopicPartition

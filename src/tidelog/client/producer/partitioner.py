@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tidelog._speed.intake import BY_CALL, BY_KEY, ROUND_ROBIN, STICKY, murmur2
+from tidelog._speed.client.intake import BY_CALL, BY_KEY, ROUND_ROBIN, STICKY, murmur2
 
 # (topic, key, number of partitions) -> partition, or None for any.
 Partitioner = Callable[[str, bytes | None, int], int | None]

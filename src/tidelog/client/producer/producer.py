@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelog import errors
-from tidelog._speed.delivery import Delivery
+from tidelog._speed.client.delivery import Delivery
 from tidelog.client import checks
 from tidelog.client.cluster.addresses import parse_addresses
 from tidelog.client.cluster.cluster import Cluster
@@ -41,7 +41,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
-    from tidelog._speed.column_writer import Rows
+    from tidelog._speed.client.column_writer import Rows
 
 # What comes in bulk leaves in bulk: well below what brokers take at most (`max.message.bytes`).
 BULK_BYTES = 512 * 1024

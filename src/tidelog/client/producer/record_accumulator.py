@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog._speed.intake import Intake, Route
+from tidelog._speed.client.intake import Intake, Route
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.topology import NO_LEADER, Topic, Topology
 from tidelog.client.errors import ClientClosed

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
-from tidelog._speed.consumed import Record, delivered
+from tidelog._speed.client.consumed import Record, delivered
 from tidelog.types import TopicPartition
 
 How = Literal["accept", "release", "reject", "renew"]

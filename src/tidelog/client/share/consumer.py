@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tidelog import errors
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.cluster.addresses import parse_addresses
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.connections import Connections

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from tidelog import errors
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import problem_of, raise_all
 from tidelog.client.cluster.topology import NO_ID

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.page import Page
-from tidelog.storage.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDir
 from tidelog.types import TopicPartition
 
 MEASURED_AT_ONCE = 500

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidelog import errors
-from tidelog._speed.request_metrics import TIME_BOUNDS_MS
+from tidelog._speed.log.request_metrics import TIME_BOUNDS_MS
 from tidelog.broker.routes import PRODUCE, ROUTES
 from tidelog.broker.tallies import Traffic
 from tidelog.gateways.http.surroundings import Surroundings

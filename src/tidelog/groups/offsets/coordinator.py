@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.commits import offsets_batch
+from tidelog._speed.log.commits import offsets_batch
 from tidelog.coordination.records import CoordinatorRecord
 from tidelog.coordination.shard import Shard, Writer
 from tidelog.groups.classic.coordinator import ClassicGroups

@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from tidelog import errors
-from tidelog._speed.records import Record
+from tidelog._speed.log.records import Record
 from tidelog.clock import Clock
 from tidelog.groups.share.in_flight import InFlightRun
 from tidelog.groups.share.led_partition import LedSharePartition

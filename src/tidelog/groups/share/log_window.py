@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog._speed.batch import Header, walk
+from tidelog._speed.log.batch import Header, walk
 from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
 
 

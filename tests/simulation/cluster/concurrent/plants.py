@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
-from tidelog.broker.handlers import txn_offset_commit
+from tidelog.broker.handlers.transactions import txn_offset_commit
 from tidelog.groups.offsets import commits as offset_commits
 from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
 from tidelog.metadata.controller import Controller, Swap

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.cli.commands import TIDELOG, invoke
-from tidelog._speed.batch import stamp
-from tidelog._speed.crc32c import crc32c
+from tidelog._speed.log.batch import stamp
+from tidelog._speed.log.crc32c import crc32c
 from tidelog.cli.log.file import read_log_file
 from tidelog.record import BatchBuilder, Codec, EndMarker, Marker, build_marker
 

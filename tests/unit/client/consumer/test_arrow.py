@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog import errors
-from tidelog._speed.batch import stamp
+from tidelog._speed.log.batch import stamp
 from tidelog.client.consumer.fetch.arrow import take_columns
 from tidelog.client.consumer.fetch.assigned_partition import AssignedPartition
 from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch

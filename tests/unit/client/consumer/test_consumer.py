@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.client.consumer.consumers import FETCH, ORDERS, batch, consumer_on, drain, fill
 from tests.unit.client.stage import Stage, staged
-from tidelog._speed.crc32c import crc32c
+from tidelog._speed.log.crc32c import crc32c
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.assigned_partition import Record
 from tidelog.client.errors import ClientClosed

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.murmur2 import murmur2 as murmur2_by_the_book
-from tidelog._speed.intake import BY_CALL, ROUND_ROBIN, STICKY
+from tidelog._speed.client.intake import BY_CALL, ROUND_ROBIN, STICKY
 from tidelog.client.producer.partitioner import another, by_key, kind_of, murmur2
 
 with warnings.catch_warnings():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
 from tidelog.client.share.acknowledgements import (
     AcknowledgedRange,

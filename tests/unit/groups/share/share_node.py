@@ -25,9 +25,9 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.replication.throttle import NO_LIMIT
+from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.log_dir import LogDir
-from tidelog.storage.log_dirs import LogDirs
 from tidelog.testing import VirtualClock, VirtualDisk, VirtualNetwork
 from tidelog.types import NodeId
 

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from tidelog import errors
-from tidelog._speed.batch import header_at, walk
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
+from tidelog._speed.log.batch import header_at, walk
 from tidelog.client.cluster.topology import NO_ID
 from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.record import HEADER_SIZE

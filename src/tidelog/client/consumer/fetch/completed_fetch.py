@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidelog._speed.consumed import Record, read
+from tidelog._speed.client.consumed import Record, read
 from tidelog.record import Batch, EndMarker, Marker, read_batches, read_marker
 from tidelog.types import TopicPartition
 from tidelog.wire.primitives import Records

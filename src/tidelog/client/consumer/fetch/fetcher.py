@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelog import errors
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.cluster.backoff import delay_ms
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.list_offsets import EARLIEST

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Literal
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.types import TopicPartition
 
 Order = Literal["key", "partition", "none"]

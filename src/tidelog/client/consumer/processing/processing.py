@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog import errors
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.cluster.backoff import delay_ms
 from tidelog.client.consumer.processing.dead_letters import DeadLetterWriter, described
 from tidelog.client.consumer.processing.plan import Order, ProcessingPlan

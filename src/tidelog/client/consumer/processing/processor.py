@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidelog._speed.consumed import Record
+from tidelog._speed.client.consumed import Record
 from tidelog.client.consumer.assigned_partitions import AssignedPartitions
 from tidelog.client.consumer.deserializers import Deserializers
 from tidelog.client.consumer.group_commits import GroupCommits

@@ -15,7 +15,7 @@ from functools import cached_property
 from operator import sub
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog._speed.request_metrics import TIME_BOUNDS_MS
+from tidelog._speed.log.request_metrics import TIME_BOUNDS_MS
 from tidelog.config.damaged_partitions import parse_damaged
 from tidelog.errors import TidelogError
 from tidelog.gateways.console.cluster import peers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.routes import PRODUCE
 from tidelog.config.damaged_partitions import show_damaged
-from tidelog.storage.damaged_logs import damaged_logs
+from tidelog.storage.integrity.damaged_logs import damaged_logs
 
 if TYPE_CHECKING:
     from tidelog.gateways.http.surroundings import Surroundings

@@ -1,0 +1,1 @@
+"""Native code on batches and logs: checks, appends, writers of records, compaction, codecs."""

@@ -1,0 +1,1 @@
+"""Native code on connections: framing, sessions, the produce shortcut, answers that wait."""

@@ -1,0 +1,1 @@
+"""The cluster and its brokers: members, quorum, features, log directories, telemetry."""

@@ -1,0 +1,1 @@
+"""Groups of all kinds: members, offsets, and the state of share groups."""

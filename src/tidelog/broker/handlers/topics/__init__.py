@@ -1,0 +1,1 @@
+"""Topics, their partitions and replicas, and the settings of topics and brokers."""

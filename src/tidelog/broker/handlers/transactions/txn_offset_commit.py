@@ -1,0 +1,120 @@
+"""TxnOffsetCommit (api 28), versions 0-5: offsets that count for a group once the producer's transaction is committed.
+
+Up to version 4 the producer has added the group with AddOffsetsToTxn before; from version 5 on the request itself does.
+The coordinator of the transaction is asked first, as for every partition that a transaction writes to."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from tidelog import errors
+from tidelog.broker.handlers.produce.in_transaction import ATTEMPTS_MAX, enlist, verification_guard
+from tidelog.broker.services import Context
+from tidelog.coordination.internal_topic import partition_for
+from tidelog.coordination.shard import Writer, coordinator_error
+from tidelog.groups.offsets.commits import OffsetCommit, OffsetCommitter
+from tidelog.transactions.transaction import ProducerIdAndEpoch
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+_ADDS_FROM = 5
+_ABORTABLE_FROM = 4
+_LOADING_FROM = 2  # before, clients do not know that a coordinator can be loading
+
+
+async def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+    commits: list[OffsetCommit] = []
+    rows: list[TxnOffsetCommitResponsePartition] = []
+    topics = []
+    for topic in request.topics:
+        answered = TxnOffsetCommitResponseTopic(name=topic.name)
+        known = context.services.image().topics.get(topic.name)
+        for asked in topic.partitions:
+            row = TxnOffsetCommitResponsePartition(asked.partition_index, 0)
+            answered.partitions.append(row)
+            if known is None or not 0 <= asked.partition_index < len(known.partitions):
+                row.error_code = errors.UnknownTopicOrPartition.code
+                continue
+            rows.append(row)
+            commits.append(
+                OffsetCommit(
+                    topic.name,
+                    known.id if known is not None else UUID(int=0),
+                    asked.partition_index,
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    asked.committed_metadata,
+                )
+            )
+        topics.append(answered)
+    if commits:
+        try:
+            codes = await _commit(request, commits, context)
+        except errors.TidelogError as problem:
+            codes = [_understood(problem, context.version)] * len(commits)
+        for row, code in zip(rows, codes, strict=True):
+            row.error_code = code
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+async def _commit(
+    request: TxnOffsetCommitRequest, commits: list[OffsetCommit], context: Context
+) -> list[int]:
+    services = context.services
+    if not request.group_id:
+        raise errors.InvalidGroupId("the group id is empty")
+    services.groups.shard(request.group_id)
+    await _enlist(request, context)
+    who = OffsetCommitter(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id, context.version
+    )
+    writer = Writer(request.producer_id, request.producer_epoch)
+    return await services.group_offsets.commit_transactional(who, commits, writer)
+
+
+async def _enlist(request: TxnOffsetCommitRequest, context: Context) -> None:
+    """Returns when the offsets may be written, with nothing in between."""
+    services, adds = context.services, context.version >= _ADDS_FROM
+    topic = services.groups.topic
+    count = topic.count(services.image())
+    assert count is not None, "the group's shard is there"
+    name = TopicPartition(topic.name, partition_for(request.group_id, count))
+    instance = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    config, clock = services.config(), services.clock
+    give_up_ms = clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+    for _ in range(ATTEMPTS_MAX):
+        guard = verification_guard(services, *name, producer_id=instance.producer_id)
+        try:
+            partition = services.partitions.led_here(*name)
+            wait = enlist(services, request.transactional_id, instance, partition, adds)
+            if wait is None:
+                return
+            await wait.wait()
+        except errors.ConcurrentTransactions:
+            if not adds or clock.monotonic_ms() >= give_up_ms:
+                raise
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            continue
+        # Offsets behind the marker of their transaction would be in one that nobody ends.
+        if guard == verification_guard(services, *name, producer_id=instance.producer_id):
+            return
+    raise errors.CoordinatorNotAvailable(
+        f"{name}: transactions of {request.transactional_id!r} end faster than their coordinator can be asked"
+    )
+
+
+def _understood(problem: errors.TidelogError, version: int) -> int:
+    problem = coordinator_error(problem)
+    if isinstance(problem, errors.ProducerFenced):
+        return errors.InvalidProducerEpoch.code
+    if isinstance(problem, errors.TransactionAbortable) and version < _ABORTABLE_FROM:
+        return errors.InvalidTxnState.code
+    if isinstance(problem, errors.CoordinatorLoadInProgress) and version < _LOADING_FROM:
+        return errors.CoordinatorNotAvailable.code
+    return problem.code

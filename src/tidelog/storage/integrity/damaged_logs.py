@@ -1,0 +1,34 @@
+"""Which logs of a broker are damaged: opened at its start, told to whoever asks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from tidelog.errors import TidelogError
+from tidelog.storage.dirs.log_dir import Configs, LogDir
+from tidelog.storage.integrity.damage import BadRange
+from tidelog.types import TopicPartition
+
+logger = logging.getLogger("tidelog.storage")
+
+
+def open_damaged(homes: Iterable[LogDir], configs: Configs) -> None:
+    """Those that the last run or recovery found; from then on `damaged_logs` tells them."""
+    for home in homes:
+        for name in sorted(home.to_open & home.names):
+            try:
+                home.open(name, configs(name.topic))
+            except TidelogError as problem:
+                logger.error("%s cannot be opened: %s", name, problem)
+
+
+def damaged_logs(homes: Iterable[LogDir]) -> dict[TopicPartition, tuple[BadRange, ...]]:
+    """Every log in directories that work which has bytes that rotted."""
+    return {
+        name: log.damaged
+        for home in homes
+        if home.problem is None
+        for name in home.volume.damaged
+        if (log := home.logs.get(name)) is not None and log.damaged
+    }

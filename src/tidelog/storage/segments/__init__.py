@@ -1,0 +1,1 @@
+"""Segments of a log: the file of batches, its indexes, and how segments are swapped and deleted."""
