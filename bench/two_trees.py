@@ -1,5 +1,5 @@
-"""`python -m bench.two_trees OTHER`: CPU of produce requests in this checkout, with and without scrubbing, and in another
-one, whose native modules are built.  All brokers run at the same time, and the rounds take turns."""
+"""`python -m bench.two_trees OTHER`: CPU and p99 of produce requests in this checkout, with and without scrubbing, and in
+another one, whose native modules are built.  All brokers run at the same time, and the rounds take turns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from pathlib import Path
 
 from bench import usage
 from bench.admin import Admin
+from bench.paced import Paced
+from bench.results import percentile
 from bench.workload import BULK_PARTITIONS, bulk_producer, large
 from tests.conformance.tidelog_broker import TidelogBroker
 
 ROUNDS, ROUND_BYTES, IDLE_S = 15, 400_000_000, 30
+PACED_ROUNDS, PACED_S, PACED_RATE = 40, 3, 1000
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.segment.bytes": "100000000",
@@ -37,6 +40,7 @@ def main(other: Path) -> None:
                 brokers[name].start()
             for record_bytes in (100, 1000):
                 _produce(brokers, record_bytes)
+            _wait(brokers)
             before = {name: usage.cpu_seconds(broker.pid) for name, broker in brokers.items()}
             time.sleep(IDLE_S)
             for name, broker in brokers.items():
@@ -64,6 +68,26 @@ def _produce(brokers: dict[str, TidelogBroker], record_bytes: int) -> None:
     for name, some in costs.items():
         least, most = min(some), max(some)
         print(f"{record_bytes} B, {name}: {statistics.median(some):.3f} s/GB ({least:.3f}..{most:.3f})")
+
+
+def _wait(brokers: dict[str, TidelogBroker]) -> None:
+    """How long acknowledgements take at a constant rate: the median of the rounds' 50th and 99th percentiles."""
+    paced, waits = {}, {name: list[tuple[float, float]]() for name in brokers}
+    for name, broker in brokers.items():
+        with Admin(broker.port) as admin:
+            topic = admin.create_topic("paced", 1)
+            paced[name] = Paced(broker.port, topic, admin.producer(), consume=False)
+        paced[name].run(PACED_RATE, PACED_S)
+    for turn in range(PACED_ROUNDS):
+        names = list(brokers)
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            taken = paced[name].run(PACED_RATE, PACED_S).acknowledged
+            waits[name].append((percentile(taken, 50), percentile(taken, 99)))
+    for name, rounds in waits.items():
+        p50, p99 = (statistics.median(values) for values in zip(*rounds, strict=True))
+        print(f"acknowledged after, {name}: {p50:.3f} ms (p50), {p99:.3f} ms (p99)")
+        paced[name].close()
 
 
 if __name__ == "__main__":

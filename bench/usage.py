@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -23,16 +24,22 @@ def tree(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of all threads, of living workers, and of those that have ended and were waited for."""
-    ticks = 0
+    seconds = 0.0
     for process in tree(pid):
         try:
             stat = Path(f"/proc/{process}/stat").read_text()
+            seconds += time.clock_gettime(_cpu_clock(process))
         except OSError:
             continue
-        # The name in brackets may hold spaces; utime, stime, cutime and cstime are fields 14 to 17.
+        # The name in brackets may hold spaces; cutime and cstime are fields 16 and 17.
         fields = stat.rpartition(")")[2].split()
-        ticks += sum(int(field) for field in fields[11:15])
-    return ticks / TICKS_PER_SECOND
+        seconds += sum(int(field) for field in fields[13:15]) / TICKS_PER_SECOND
+    return seconds
+
+
+def _cpu_clock(pid: int) -> int:
+    """The clock id of a process's CPU time (clock_getcpuclockid(3)): nanoseconds, where /proc counts ticks."""
+    return (~pid << 3) | 2
 
 
 def _status_bytes(pid: int, field: str) -> int:
