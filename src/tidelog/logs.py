@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 
 from tidelog.errors import InvalidConfig
@@ -73,6 +74,60 @@ class JsonFormatter(logging.Formatter):
             line["error.message"] = str(problem)
             line["error.stack_trace"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Allowance:
+    """So many lines at once, and `a_second` more for each second that passes."""
+
+    __slots__ = ("_a_second", "_at_s", "_left", "_most", "left_out")
+
+    def __init__(self, most: float, a_second: float, now_s: float) -> None:
+        self._most = self._left = most
+        self._a_second = a_second
+        self._at_s = now_s
+        self.left_out = 0
+
+    def takes(self, now_s: float) -> bool:
+        self._left = min(self._most, self._left + (now_s - self._at_s) * self._a_second)
+        self._at_s = now_s
+        if self._left < 1:
+            self.left_out += 1
+            return False
+        self._left -= 1
+        return True
+
+
+class SparingLog:
+    """Warnings that clients can cause as often as they like: few of each address, not very many of all.  The next line of
+    an address says how many were left out."""
+
+    OF_ONE, OF_ONE_A_SECOND = 50, 1
+    OF_ALL, OF_ALL_A_SECOND = 400, 20
+    ADDRESSES_MAX = 1_000
+
+    def __init__(self, log: logging.Logger, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._now_s = now_s
+        self._all = _Allowance(self.OF_ALL, self.OF_ALL_A_SECOND, now_s())
+        self._by_address: OrderedDict[str, _Allowance] = OrderedDict()
+
+    def warning(self, address: str, text: str, *values: object) -> None:
+        now_s = self._now_s()
+        one = self._by_address.get(address)
+        if one is None:
+            one = self._by_address[address] = _Allowance(self.OF_ONE, self.OF_ONE_A_SECOND, now_s)
+            if len(self._by_address) > self.ADDRESSES_MAX:
+                self._by_address.popitem(last=False)
+        self._by_address.move_to_end(address)
+        if not one.takes(now_s):
+            return
+        if not self._all.takes(now_s):
+            one.left_out += 1
+            return
+        left_out, one.left_out = one.left_out, 0
+        if left_out:
+            text += f" ({left_out} more lines about {address} were left out)"
+        self._log.warning(text, *values)
 
 
 def set_up(shape: str, levels: dict[str, int], node_id: int) -> None:

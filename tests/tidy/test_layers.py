@@ -44,6 +44,7 @@ NEVER_IN_CLIENTS = {
 # Decisions: facts in, decisions out.  Nothing in them waits, reads a clock or touches a file.
 PURE = [
     "access/acls.py",
+    "access/login_failures.py",
     "access/oauth.py",
     "access/plain.py",
     "access/principals.py",
@@ -222,6 +223,7 @@ PURE = [
     "net/scram.py",
     "net/scram_client.py",
     "wire/acls.py",
+    "wire/metadata_pieces.py",
     "wire/client_quotas.py",
 ]
 IMPURE = {"asyncio", "os", "socket", "time", "random", "threading", "subprocess", "secrets"}

@@ -23,6 +23,7 @@ from tidelog.app.replicating import Replicating
 from tidelog.app.security_warnings import open_to_everybody, powerless_broker
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.access import Access
+from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
 from tidelog.broker.gate import Gate
@@ -404,8 +405,16 @@ class Broker:
             self._scrubbers,
             self._repair,
         )
+        rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(
-            services, self._unready, bootstrap, figures, clients, names, peer_tls(self._controller.config)
+            services,
+            self._unready,
+            bootstrap,
+            figures,
+            clients,
+            names,
+            peer_tls(self._controller.config),
+            lambda host: rates.came_from(host, self._around.clock.monotonic_ms()),
         )
 
     def powerless(self) -> str | None:

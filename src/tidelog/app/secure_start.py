@@ -70,6 +70,7 @@ def set_up(data: Path, hosts: Sequence[str]) -> SecureStart:
         "authorizer.class.name": "tidelog",
         "super.users": f"User:{ADMIN};User:{BROKER}",
         "delegation.token.secret.key": found[_TOKEN_KEY],
+        "tidelog.http.ssl": "true",
     }
     users = (
         FirstUser(MECHANISM, BROKER, found[_BROKER_PASSWORD]),

@@ -13,12 +13,16 @@ ANYWHERE = "0.0.0.0"
 
 
 def open_to_everybody(config: BrokerConfig) -> str | None:
-    """Names the listeners that others reach and where nobody has to say who they are; None when there are none."""
+    """Names the listeners, and the HTTP port, that others reach and where nobody has to say who they are; None when there
+    are none."""
     found = [
         f"{listener.name} ({listener.host or 'every address'}:{listener.port})"
         for listener in config.listeners
         if not _is_loopback(listener.host) and not _authenticates(config, listener.name)
     ]
+    http_host, http_port = config.tidelog_http_listen
+    if not _is_loopback(http_host) and not config.http_logs_in:
+        found.append(f"HTTP ({http_host or 'every address'}:{http_port})")
     if not found:
         return None
     which = f"Listener {found[0]} has" if len(found) == 1 else f"Listeners {', '.join(found)} have"

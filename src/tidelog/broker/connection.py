@@ -12,15 +12,16 @@ from tidelog._speed.wire.poller import Poller
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH
 from tidelog.broker.session import Session
-from tidelog.logs import request_id
+from tidelog.logs import SparingLog, request_id
 
 log = logging.getLogger("tidelog.connection")
+sparing = SparingLog(log)
 
 
 class Connection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
-    __slots__ = ("_at_fault", "_ended", "_router", "_throttle")
+    __slots__ = ("_at_fault", "_ended", "_logged_in", "_router", "_throttle")
 
     session: Session
 
@@ -35,7 +36,9 @@ class Connection(FrameConnection):
         router: Router,
         session: Session,
         ended: Callable[[Connection], None],
+        logged_in: Callable[[Connection], None] = lambda connection: None,
     ) -> None:
+        """`logged_in` is called after each login."""
         super().__init__(
             watcher,
             sock,
@@ -49,6 +52,7 @@ class Connection(FrameConnection):
         )
         self._router = router
         self._ended = ended
+        self._logged_in = logged_in
         self._throttle: asyncio.TimerHandle | None = None
         self._at_fault: int | None = None  # correlation id of the request that is being refused
 
@@ -63,6 +67,16 @@ class Connection(FrameConnection):
     @property
     def listener(self) -> str:
         return self.session.listener
+
+    @property
+    def shown(self) -> str:
+        """Who it is, for the log."""
+        session = self.session
+        client = "" if session.client_id is None else f", client {session.client_id[:100]!r}"
+        return f"{session.peer} ({session.principal}{client}, listener {session.listener})"
+
+    def logged_in(self) -> None:
+        self._logged_in(self)
 
     def frame_arrived(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int
@@ -84,9 +98,9 @@ class Connection(FrameConnection):
             return
         token = request_id.set(None if self._at_fault is None else (self.peer, self._at_fault))
         if isinstance(problem, ValueError | OSError) or hasattr(problem, "code"):
-            log.warning("closing the connection of %s: %s", self.peer, problem)
+            sparing.warning(self.session.host, "closing the connection of %s: %s", self.shown, problem)
         else:
-            log.error("closing the connection of %s: a handler failed", self.peer, exc_info=problem)
+            log.error("closing the connection of %s: a handler failed", self.shown, exc_info=problem)
         request_id.reset(token)
 
     def throttle(self, throttle_ms: int) -> None:

@@ -12,19 +12,23 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidelog import errors
+from tidelog.access.login_failures import LoginFailures
 from tidelog.access.oauth import BearerServer, TokenPolicy
 from tidelog.access.plain import listed_password_accepted, parse_plain, password_accepted
 from tidelog.access.scram import ScramCredentials, ScramServer, TokenLogin
 from tidelog.broker.access import Access
+from tidelog.broker.bounds.fair_threads import FairThreads
 from tidelog.broker.gate import Gate
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.session import Session
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
+from tidelog.logs import SparingLog
 from tidelog.net import on_behalf
 
 log = logging.getLogger("tidelog.login")
+sparing = SparingLog(log)
 
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 NONCE_BYTES = 24
@@ -56,6 +60,8 @@ class Logins:
         self._config = config
         self._clock = clock
         self._keys = keys
+        self._hashing = FairThreads("login", lambda: config().tidelog_login_waiting_max)
+        self._failures = LoginFailures()
         self.succeeded = 0
         self.failed = 0
 
@@ -75,22 +81,31 @@ class Logins:
             raise errors.UnsupportedSaslMechanism(
                 f"listener {session.listener} does not offer {mechanism[:40]!r}: it offers {', '.join(security.mechanisms)}"
             )
-        session.authentication = self._exchange(mechanism, security)
+        session.authentication = self._exchange(mechanism, security, session.host)
 
-    def _exchange(self, mechanism: str, security: ListenerSecurity) -> Exchange:
+    def refusal_delay_s(self, host: str) -> float:
+        """A login of this address was refused: how long the answer waits, which is longer with each further refusal."""
+        factor = self._failures.failed(host, self._clock.monotonic_ms())
+        return factor * self._config().connection_failed_authentication_delay_ms / 1000
+
+    def _exchange(self, mechanism: str, security: ListenerSecurity, host: str) -> Exchange:
         if mechanism in SCRAM:
             return _Scram(mechanism, self._access.credentials(mechanism), self._find_token(mechanism))
         if mechanism == "PLAIN":
             entry = security.jaas.get("PLAIN")
             listed = {} if entry is None else entry.listed_users
-            return _Plain(listed, [(name, self._access.credentials(name)) for name in SCRAM])
+            return self._plain(listed, host)
         return _Bearer(self._keys, self._policy(), self._clock)
 
-    def http_exchange(self, mechanism: str) -> Exchange:
+    def _plain(self, listed: dict[str, str], host: str) -> Exchange:
+        stored = [(name, self._access.credentials(name)) for name in SCRAM]
+        return _Plain(listed, stored, self._hashing, host)
+
+    def http_exchange(self, mechanism: str, host: str) -> Exchange:
         """A login of one HTTP request: PLAIN with the users of every listener, or OAUTHBEARER."""
         if mechanism == "OAUTHBEARER":
             return _Bearer(self._keys, self._policy(), self._clock)
-        return _Plain(self.listed_users(), [(name, self._access.credentials(name)) for name in SCRAM])
+        return self._plain(self.listed_users(), host)
 
     def listed_users(self) -> dict[str, str]:
         """The users of PLAIN in the JAAS entries of all listeners that offer it."""
@@ -152,7 +167,13 @@ class Logins:
         except errors.TidelogError as problem:
             session.authentication = None
             self.failed += 1
-            log.warning("refused the login of %s on listener %s: %s", session.peer, session.listener, problem)
+            sparing.warning(
+                session.host,
+                "refused the login of %s on listener %s: %s",
+                session.peer,
+                session.listener,
+                problem,
+            )
             raise
         session.authentication = None
         return answer, self._logged_in(session, exchange)
@@ -198,9 +219,17 @@ class _Scram:
 class _Plain:
     """Users of the JAAS configuration, and those with SCRAM credentials."""
 
-    def __init__(self, listed: dict[str, str], stored: list[tuple[str, ScramCredentials]]) -> None:
+    def __init__(
+        self,
+        listed: dict[str, str],
+        stored: list[tuple[str, ScramCredentials]],
+        hashing: FairThreads,
+        host: str,
+    ) -> None:
         self._listed = listed
         self._stored = stored
+        self._hashing = hashing
+        self._host = host
         self.principal: str | None = None
         self.groups: tuple[str, ...] = ()
         self.expires_ms: int | None = None
@@ -211,7 +240,7 @@ class _Plain:
         accepted = listed_password_accepted(self._listed, login)
         for mechanism, credentials in self._stored:
             # Thousands of rounds of hashing, as often for a user that is not there: not on the event loop.
-            fits = await asyncio.to_thread(password_accepted, mechanism, credentials, login)
+            fits = await self._hashing.run(self._host, password_accepted, mechanism, credentials, login)
             accepted = accepted or fits
         if not accepted:
             raise errors.SaslAuthenticationFailed("Authentication failed: Invalid username or password")

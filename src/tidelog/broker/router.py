@@ -6,7 +6,7 @@ for.  All others are decoded before the frame's bytes are reused; what a handler
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tidelog._speed.wire.connection import Answer
 from tidelog._speed.wire.frames import request_header
 from tidelog._speed.wire.shortcut import ProduceShortcut
+from tidelog.broker.bounds.fair_threads import FairQueue
 from tidelog.broker.gate import SASL_AUTHENTICATE
+from tidelog.broker.handlers.all_topics import all_topics, asks_for_many
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce.produce import produce, settle_delayed
 from tidelog.broker.memory import queued_bytes_max
@@ -25,7 +27,7 @@ from tidelog.broker.session import Session
 from tidelog.groups.held import HeldAnswer
 from tidelog.metadata.topics.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
-from tidelog.wire.frame import encode_response
+from tidelog.wire.frame import encode_response, response_start
 from tidelog.wire.message import Message
 
 if TYPE_CHECKING:
@@ -36,10 +38,13 @@ Plain = Callable[[memoryview, int, int, int, Session, Services], bytes | Corouti
 """A handler for the common case of a request: (frame, where its body begins, version, correlation id, session, services).
 None when nothing was done, and the other handler has to look."""
 Pending = Answer | asyncio.Future[Any] | None
+METADATA = 3
 SHARE_FETCH = 78
 LONG_BYTES = 64 << 10
 """Longer requests are decoded on a thread: each element takes a microsecond or more, in which nobody else is served."""
 CODES_A_TURN = 1000
+MANY_WAITING_MAX = 1_000
+"""Questions about all of very many topics that wait for each other."""
 REFUSED_LOGIN_S = 0.05
 """A client has this long to read that its login was refused before the connection is closed."""
 
@@ -73,6 +78,7 @@ class Router:
         self.queued.most = queued_bytes_max(services.config().queued_max_request_bytes)
         self._ready: dict[int, tuple[Callable[..., Any], Handler, Plain | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._many = FairQueue(1, lambda: MANY_WAITING_MAX)
 
     def route(
         self, connection: Connection, frame: memoryview, api_key: int, version: int, correlation_id: int
@@ -102,7 +108,7 @@ class Router:
             return fetch(frame, at, version, correlation_id, connection, self._services)
         throttle_ms = self._quotas.charge_request(session, api_key) if limited else 0
         asked = Asked(route, version, correlation_id, client_id, connection, throttle_ms)
-        if len(frame) > LONG_BYTES:
+        if len(frame) > LONG_BYTES and api_key != SASL_AUTHENTICATE:
             connection.pause()
             long = self._answer_long(asked, bytearray(frame), at)
             return self._run(long, long)
@@ -116,17 +122,16 @@ class Router:
         context = self._context(connection, version)
         if self.gate.authorizes:
             handle = self._guarded(route, handle)
+        if api_key == METADATA and asks_for_many(request, context):
+            connection.pause()
+            return self._run_measured(self._about_many(asked, handle, request, context), session)
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
             return self._encoded(asked, pending)
         if isinstance(pending, HeldAnswer):
             return self._held(pending, asked)
-        answer = self._answer(asked, pending)
-        if limited and self._quotas.measures(session):
-            task = self._run(measured(answer, session), answer, pending)
-        else:
-            task = self._run(answer, pending)
+        task = self._run_measured(self._answer(asked, pending), session, pending)
         if api_key == SASL_AUTHENTICATE:
             # The next request is looked at with what the login has made of the session.
             connection.pause()
@@ -140,6 +145,8 @@ class Router:
         return throttle_ms
 
     def _login_answered(self, connection: Connection, _: asyncio.Task[bytes]) -> None:
+        if connection.session.admitted:
+            connection.logged_in()
         if connection.session.login_refused:
             connection.drain()
             asyncio.get_running_loop().call_later(REFUSED_LOGIN_S, connection.close)
@@ -192,6 +199,32 @@ class Router:
             return self._encoded(asked, response)
 
         return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
+
+    async def _about_many(self, asked: Asked, handle: Handler, request: Any, context: Context) -> list[bytes]:
+        route, version, correlation_id, client_id, connection, _ = asked
+
+        def failed(codes: Iterable[int]) -> None:
+            for code in codes:
+                self.tallies.failed(route.api_key, code, client_id)
+
+        await self._many.enter(connection.session.host)
+        try:
+            response, pieces = await all_topics(request, context, cast(Any, handle), failed)
+        finally:
+            self._many.leave()
+            asyncio.get_running_loop().call_soon(connection.resume)
+        if self._quotas.active:
+            self._throttle(asked, response)
+        answer = pieces.finish(response)
+        size = sum(map(len, answer))
+        return [response_start(route.api_key, version, correlation_id, size), *answer]
+
+    def _run_measured(
+        self, answer: Coroutine[Any, Any, Any], session: Session, *pending: Awaitable[Any]
+    ) -> asyncio.Task[Any]:
+        if self._quotas.active and self._quotas.measures(session):
+            return self._run(measured(answer, session), answer, *pending)
+        return self._run(answer, *pending)
 
     def _run(self, answer: Coroutine[Any, Any, bytes], *pending: Awaitable[Any]) -> asyncio.Task[bytes]:
         """`pending`: what `answer` waits for."""

@@ -9,15 +9,20 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from tidelog._speed.wire.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
+from tidelog.broker.bounds.fair_threads import FairThreads
+from tidelog.broker.bounds.stalled_readers import StalledReaders
+from tidelog.broker.bounds.strangers import Stranger, Strangers
 from tidelog.broker.connection import Connection
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
+from tidelog.logs import SparingLog
 from tidelog.net.network import ListeningSocket, Network
 from tidelog.net.tls import TlsSocket
 from tidelog.net.tls_files import TlsContext
@@ -29,7 +34,10 @@ ACCEPT_PAUSE_S = 0.2
 HANDSHAKE_S_MAX = 10.0
 TOO_SOON_MAX = 1000  # connections that are held until they are closed, because their address made too many
 
+WATCH_S = 1.0
+
 log = logging.getLogger("tidelog.server")
+sparing = SparingLog(log)
 
 
 class Server:
@@ -56,6 +64,11 @@ class Server:
         self._poller: Poller | None = None
         self._tls: dict[str, TlsContext] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._strangers = Strangers(config, max(1, descriptors_max // 2))
+        self._not_logged_in: dict[Connection, Stranger] = {}
+        self._handshake_steps = FairThreads("tls", lambda: config().tidelog_login_connections_max)
+        self._stalled = StalledReaders()
+        self._watch: asyncio.TimerHandle | None = None
 
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
@@ -75,6 +88,7 @@ class Server:
         for name, listening in self._listening.items():
             loop.add_reader(listening.fileno(), self._accept, name, listening)
         self._schedule_sweep()
+        self._schedule_watch()
 
     def stop_listening(self) -> None:
         loop = asyncio.get_running_loop()
@@ -86,8 +100,10 @@ class Server:
     async def stop(self, grace_ms: int) -> None:
         """Requests under way are answered if that takes no longer than `grace_ms`; then every connection is closed."""
         self.stop_listening()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._watch):
+            if timer is not None:
+                timer.cancel()
+        self._strangers.stop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_ms / 1000
         for connection in tuple(self._connections):
@@ -150,12 +166,12 @@ class Server:
         loop.call_later(pause_s, again)
 
     def _admit(self, name: str, accepted: Any, address: Any) -> None:
-        host = str(address[0])
+        host, peer = str(address[0]), f"{address[0]}:{address[1]}"
         config = self._config()
-        refusal = self._refusal(host, config)
+        refusal = self._refusal(name, host, config)
         if refusal is not None:
             bound, why = refusal
-            log.warning("refusing a connection of %s: %s", host, why)
+            sparing.warning(host, "refusing a connection of %s to listener %s: %s", host, name, why)
             self.refused[bound] += 1
             accepted.close()
             return
@@ -168,12 +184,20 @@ class Server:
         if config.socket_receive_buffer_bytes > 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
         security = self._security(name)
-        if not security.encrypts:
-            self._connect(name, accepted, f"{host}:{address[1]}", security)
+        if not security.encrypts and not security.has_login:
+            self._connect(name, accepted, peer, security)
             return
-        handshake = asyncio.get_running_loop().create_task(
-            self._encrypt(name, accepted, f"{host}:{address[1]}", security)
-        )
+        stranger = self._strangers.came(name, host, peer)
+        if not security.encrypts:
+            self._connect(name, accepted, peer, security, None, stranger)
+            return
+        handshake = asyncio.get_running_loop().create_task(self._encrypt(stranger, accepted, security))
+
+        def close(bound: str, why: str) -> None:
+            self._tell_closed(bound, host, peer, why)
+            handshake.cancel()
+
+        stranger.close = close
         self._per_host[host] += 1
         self._per_listener[name] += 1
         self._handshakes.add(handshake)
@@ -181,7 +205,7 @@ class Server:
 
     def _close_later(self, accepted: Any, host: str, throttle_ms: int) -> None:
         """As in Kafka: a client that finds itself closed at once would come again at once."""
-        log.warning("refusing a connection of %s: its connection_creation_rate is exceeded", host)
+        sparing.warning(host, "refusing a connection of %s: its connection_creation_rate is exceeded", host)
         self.refused["connection_creation_rate"] += 1
         if len(self._too_soon) >= TOO_SOON_MAX:
             accepted.close()
@@ -196,27 +220,31 @@ class Server:
     def _security(self, listener: str) -> ListenerSecurity:
         return self._config().security.get(listener) or ListenerSecurity()
 
-    async def _encrypt(self, name: str, accepted: Any, peer: str, security: ListenerSecurity) -> None:
-        stream = None
+    async def _encrypt(self, stranger: Stranger, accepted: Any, security: ListenerSecurity) -> None:
+        stream, name, peer = None, stranger.listener, stranger.peer
         try:
             stream = TlsSocket(accepted, self._tls[name].get(), None, server=True)
             async with asyncio.timeout(HANDSHAKE_S_MAX):
-                await stream.handshake()
+                await stream.handshake(partial(self._handshake_steps.run, stranger.host))
             principal = _principal(stream, security)
         except (OSError, NoRuleApplies) as problem:  # of TLS, too
+            self._strangers.left(stranger)
             self.refused["TLS handshake"] += 1
             why = (
                 f"no TLS handshake within {HANDSHAKE_S_MAX:.0f} s"
                 if isinstance(problem, TimeoutError)
                 else problem
             )
-            log.warning("refusing a connection of %s to listener %s: %s", peer, name, why)
+            sparing.warning(stranger.host, "refusing a connection of %s to listener %s: %s", peer, name, why)
             accepted.close()
         except BaseException:
+            self._strangers.left(stranger)
             accepted.close()
             raise
         else:
-            self._connect(name, stream, peer, security, principal)
+            if not security.has_login:
+                self._strangers.left(stranger)
+            self._connect(name, stream, peer, security, principal, stranger if security.has_login else None)
 
     def _encrypted(self, handshake: asyncio.Task[None], host: str, listener: str) -> None:
         self._handshakes.discard(handshake)
@@ -225,7 +253,13 @@ class Server:
             log.error("a TLS handshake failed", exc_info=problem)
 
     def _connect(
-        self, name: str, stream: Any, peer: str, security: ListenerSecurity, principal: str | None = None
+        self,
+        name: str,
+        stream: Any,
+        peer: str,
+        security: ListenerSecurity,
+        principal: str | None = None,
+        stranger: Stranger | None = None,
     ) -> None:
         config = self._config()
         session = self._gate.open(name, peer, security.protocol)
@@ -240,22 +274,70 @@ class Server:
             router=self._router,
             session=session,
             ended=self._ended,
+            logged_in=self._logged_in,
         )
         self._connections[connection] = None
         self.opened += 1
         self._per_host[_host(session.peer)] += 1
         self._per_listener[name] += 1
+        if stranger is None:
+            self._keep_within_bounds(name)
+        else:
+            self._not_logged_in[connection] = stranger
+            stranger.close = lambda bound, why: self._close(connection, bound, why)
+            connection.bound(config.sasl_server_max_receive_size, self._strangers.queued)
         connection.start()
 
-    def _refusal(self, host: str, config: BrokerConfig) -> tuple[str, str] | None:
-        """The bound that is reached, and what to tell of it."""
-        count = len(self._connections) + len(self._handshakes)
-        if count >= config.max_connections:
+    def _logged_in(self, connection: Connection) -> None:
+        stranger = self._not_logged_in.pop(connection, None)
+        if stranger is None:
+            return  # it logged in again, or has ended
+        self._strangers.left(stranger)
+        connection.bound(self._config().socket_request_max_bytes, self._router.queued)
+        self._keep_within_bounds(connection.listener)
+
+    def _keep_within_bounds(self, name: str) -> None:
+        """A broker that came and is known takes the place of the client that has been idle for longest, as in Kafka."""
+        config = self._config()
+        if self._count > config.max_connections and _is_for_brokers(name, config):
+            self._make_place(name)
+
+    def _make_place(self, name: str) -> bool:
+        """For a broker, on a listener of its own; false if nobody of another listener is there."""
+        bound, why = "max.connections", f"a broker on listener {name} takes its place"
+        stranger = self._strangers.oldest(but_not_of=name)
+        if stranger is not None:
+            self._strangers.left(stranger)
+            stranger.close(bound, why)
+            return True
+        others = (connection for connection in self._connections if connection.listener != name)
+        idle = max(others, key=lambda connection: connection.idle_ticks, default=None)
+        if idle is not None:
+            self._close(idle, bound, why)
+        return idle is not None
+
+    def _close(self, connection: Connection, bound: str, why: str) -> None:
+        self._tell_closed(bound, _host(connection.session.peer), connection.shown, why)
+        connection.close()
+
+    def _tell_closed(self, bound: str, host: str, who: str, why: str) -> None:
+        self.refused[bound] += 1
+        sparing.warning(host, "closing the connection of %s: %s", who, why)
+
+    @property
+    def _count(self) -> int:
+        return len(self._connections) + len(self._handshakes)
+
+    def _refusal(self, name: str, host: str, config: BrokerConfig) -> tuple[str, str] | None:
+        """The bound that is reached, and what to tell of it.  `max.connections` does not keep brokers away: they take a
+        place when it is known who they are."""
+        count, of_brokers = self._count, _is_for_brokers(name, config)
+        if count >= config.max_connections and not of_brokers:
             return "max.connections", f"max.connections ({config.max_connections}) is reached"
         most = config.connections_max_of(host)
         if self._per_host[host] >= most:
             return "max.connections.per.ip", f"max.connections.per.ip ({most}) is reached"
-        if count >= self._descriptors_max:
+        if count >= self._descriptors_max and not (of_brokers and self._make_place(name)):
             return (
                 "ulimit",
                 f"{self._descriptors_max} are open, and the rest of the open files allowed is for data: raise ulimit -n",
@@ -273,6 +355,9 @@ class Server:
 
     def _ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        stranger = self._not_logged_in.pop(connection, None)
+        if stranger is not None:
+            self._strangers.left(stranger)
         self._router.connection_ended(connection)
         # Not `session.host`: that is the host of the user where a broker connects on behalf of one.
         self._left(_host(connection.session.peer), connection.session.listener)
@@ -294,6 +379,28 @@ class Server:
             if connection.idle_ticks > IDLE_TICKS and not connection.unanswered:
                 connection.close()
         self._schedule_sweep()
+
+    def _schedule_watch(self) -> None:
+        self._watch = asyncio.get_running_loop().call_later(WATCH_S, self._watched)
+
+    def _watched(self) -> None:
+        queued = self._router.queued
+        if queued.unsent or self._strangers.queued.unsent:
+            now_s, stalled_ms = (
+                asyncio.get_running_loop().time(),
+                self._config().tidelog_connection_stalled_ms,
+            )
+            too_much = queued.unsent - queued.most
+            for connection, bound, why in self._stalled.to_close(
+                tuple(self._connections), now_s, stalled_ms, too_much
+            ):
+                self._close(connection, bound, why)
+        self._schedule_watch()
+
+
+def _is_for_brokers(listener: str, config: BrokerConfig) -> bool:
+    """As in Kafka: only if clients have a listener of their own."""
+    return listener == config.inter_broker_listener and len(config.listeners) > 1
 
 
 def _host(peer: str) -> str:

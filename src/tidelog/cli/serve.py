@@ -140,7 +140,9 @@ def serve(
         start = None
         if secure:
             start = _secure_start(settings, listen or "", advertise, data, metadata)
-            settings.update(start.settings)
+            # A proxy in front of the HTTP port may do its TLS.
+            with_tls = settings.get("tidelog.http.ssl", start.settings["tidelog.http.ssl"])
+            settings.update(start.settings | {"tidelog.http.ssl": with_tls})
             first_users += start.users
         settings.update({name: value for name, value in flags.items() if value is not None})
         built = BrokerConfig.of(settings)
@@ -195,7 +197,8 @@ def _tell_password(start: SecureStart | None, added: frozenset[CredentialName]) 
         return
     click.echo(
         f"User {ADMIN} was created with the password below, which is not shown again.  Keep these lines in a file that only "
-        "you can read, such as admin.properties, and use it as `tidelog topics list --command-config admin.properties`:\n",
+        "you can read, such as admin.properties, and use it as `tidelog topics list --command-config admin.properties`.  "
+        "The console and the other pages of the HTTP port are at https://, with the same user and the same authority:\n",
         err=True,
     )
     click.echo(start.client_settings(), err=True)

@@ -204,6 +204,7 @@ class BrokerConfig:
     telemetry_max_bytes: int = 1_048_576
     tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
+    tidelog_connection_stalled_ms: int = 60_000
     tidelog_group_heartbeat_hold_ms: int = 2500
     tidelog_http_advertise: tuple[str, int] | None = None
     tidelog_http_authentication: str = "auto"
@@ -215,6 +216,10 @@ class BrokerConfig:
     tidelog_log_dirs_forget_missing: bool = False
     tidelog_log_format: str = "text"
     tidelog_log_levels: tuple[str, ...] = ("info",)
+    tidelog_login_connections_max: int = 1000
+    tidelog_login_queued_bytes: int = 16_777_216
+    tidelog_login_timeout_ms: int = 30_000
+    tidelog_login_waiting_max: int = 200
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
     tidelog_metadata_restored: bool = False

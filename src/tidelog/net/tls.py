@@ -8,13 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from tidelog.net.network import Socket
 
 RECORD_BYTES_MAX = 64 * 1024  # how much is encrypted before it is sent
 READ_BYTES = 64 * 1024
+
+
+class _Scratch(threading.local):
+    """What comes from a socket is handed on at once: a thread needs one buffer, whatever the number of its sockets."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(READ_BYTES)
+
+
+_scratch = _Scratch()
+
+
+async def _at_once(step: Callable[[], None]) -> None:
+    step()
 
 
 class TlsSocket:
@@ -27,18 +42,18 @@ class TlsSocket:
         self._tls = context.wrap_bio(self._in, self._out, server_side=server, server_hostname=host)
         self._encrypted = memoryview(b"")
         self._accepted = 0
-        self._buffer = bytearray(READ_BYTES)
 
     @property
     def inner(self) -> Socket:
         """The socket beneath, which carries what is encrypted."""
         return self._inner
 
-    async def handshake(self) -> None:
-        """Raises `ssl.SSLError` or `OSError`; whoever called closes the socket then."""
+    async def handshake(self, run: Callable[[Callable[[], None]], Awaitable[None]] = _at_once) -> None:
+        """Raises `ssl.SSLError` or `OSError`; whoever called closes the socket then.  A step takes a millisecond or more of
+        computing: `run` may leave it to another thread."""
         while True:
             try:
-                self._tls.do_handshake()
+                await run(self._tls.do_handshake)
             except ssl.SSLWantReadError:
                 await self._flush()
                 await self._readable()
@@ -111,9 +126,10 @@ class TlsSocket:
         self._inner.close()
 
     def _fill(self) -> None:
-        count = self._inner.recv_into(self._buffer)
+        buffer = _scratch.buffer
+        count = self._inner.recv_into(buffer)
         if count:
-            self._in.write(memoryview(self._buffer)[:count])
+            self._in.write(memoryview(buffer)[:count])
         else:
             self._in.write_eof()
 

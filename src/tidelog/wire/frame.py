@@ -78,9 +78,14 @@ def flexible_response(api_key: int, version: int) -> bool:
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Buffer) -> bytes:
     """The whole frame of a response, length included."""
+    return response_start(api_key, version, correlation_id, len(body)) + body
+
+
+def response_start(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
+    """What stands before a body of that size."""
     if flexible_response(api_key, version):
-        return _RESPONSE_FLEXIBLE.pack(len(body) + 5, correlation_id) + body
-    return _RESPONSE.pack(len(body) + 4, correlation_id) + body
+        return _RESPONSE_FLEXIBLE.pack(body_size + 5, correlation_id)
+    return _RESPONSE.pack(body_size + 4, correlation_id)
 
 
 def decode_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from starlette.types import ASGIApp, Message
 
 from tidelog.broker.figures import Figures
+from tidelog.broker.gate import Gate
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
 from tidelog.gateways.http.clients import Clients
@@ -22,6 +23,7 @@ class Settings:
     """As much of `Services` as the frame asks for."""
 
     config: Callable[[], BrokerConfig]
+    gate: Gate = field(default_factory=Gate)
 
 
 def surroundings(given: dict[str, str] | None = None, reason: str | None = None) -> Surroundings:

@@ -20,6 +20,7 @@ class QueuedBytes:
 
     used: int
     most: int
+    unsent: int  # bytes of answers that no client has taken yet
     waits: int  # how often a connection had to wait
     def __init__(self, most: int) -> None: ...
     @property
@@ -43,6 +44,7 @@ class FrameConnection:
     frames: int
     bytes_in: int
     bytes_out: int
+    unsent_bytes: int  # of answers, without file slices: those take no memory
     idle_ticks: int
     is_closed: bool
 
@@ -77,6 +79,9 @@ class FrameConnection:
         """No further request is handed on before `resume`: what comes later must not overtake the one under way."""
 
     def resume(self) -> None: ...
+    def bound(self, frame_bytes_max: int, queued: QueuedBytes) -> None:
+        """Larger or smaller frames are taken from now on, and what the connection holds counts in `queued`."""
+
     def mute(self) -> None:
         """As `pause`, and apart from it: only `unmute` ends it."""
 

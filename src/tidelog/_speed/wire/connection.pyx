@@ -34,6 +34,7 @@ cdef enum:
     FIRST_PIECE = 1 << 17  # a longer frame gets its memory as its bytes arrive, not on its word
     TURN_BYTES = 1 << 20  # what one connection may write before the others get their turn
     UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
+    UNSENT_BYTES_MAX = 1 << 20  # the same for their bytes, without those of file slices
     PRODUCE = 0
     SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
     NO_BOUND = 1 << 62
@@ -61,6 +62,7 @@ cdef class QueuedBytes:
     one frame, and there is always one that gets whole.  If that one stops sending it is closed."""
 
     cdef readonly Py_ssize_t used
+    cdef readonly Py_ssize_t unsent  # bytes of answers that no client has taken yet
     cdef public Py_ssize_t most
     cdef readonly Py_ssize_t waits  # how often a connection had to wait
     cdef dict waiting  # connections, in the order they came
@@ -157,6 +159,7 @@ cdef class FrameConnection:
     cdef readonly Py_ssize_t frames
     cdef readonly Py_ssize_t bytes_in
     cdef readonly Py_ssize_t bytes_out
+    cdef readonly Py_ssize_t unsent_bytes  # that take memory: not those of file slices
     cdef public int idle_ticks
     cdef readonly bint is_closed
     cdef object watcher
@@ -255,6 +258,16 @@ cdef class FrameConnection:
     def resume(self):
         self.go_on(PAUSED)
 
+    def bound(self, Py_ssize_t frame_bytes_max, QueuedBytes queued):
+        """Larger or smaller frames are taken from now on, and what the connection holds counts elsewhere."""
+        cdef Py_ssize_t counted = self.counted
+        self.count(0)
+        self.queued.unsent -= self.unsent_bytes
+        self.frame_bytes_max = frame_bytes_max
+        self.queued = queued
+        queued.unsent += self.unsent_bytes
+        self.count(counted)
+
     def mute(self):
         """Apart from `pause`: a connection that is throttled may be paused and resumed meanwhile."""
         self.stopped |= MUTED
@@ -289,6 +302,8 @@ cdef class FrameConnection:
                 slot.cancel()
         self.slots.clear()
         self.unsent.clear()
+        self.queued.unsent -= self.unsent_bytes
+        self.unsent_bytes = 0
         self.partial = None
         self.count(0)
         self.sock.close()
@@ -395,7 +410,8 @@ cdef class FrameConnection:
         cdef bytearray held
         if size >= FRAME_HEADER:
             wanted += get_int32(data)
-        room = max(size, min(wanted, max(<Py_ssize_t>FIRST_PIECE, 2 * size)))
+        # Many that begin a frame while memory is short must not take a large piece each.
+        room = max(size, min(wanted, 2 * size if self.queued.used >= self.queued.most else max(<Py_ssize_t>FIRST_PIECE, 2 * size)))
         held = bytearray(room + FRAME_HEADER)
         memcpy(<char*>held, data, size)
         self.partial = held
@@ -477,12 +493,14 @@ cdef class FrameConnection:
             self.tally.answered(api_key, now - came_ns, PyBytes_GET_SIZE(answer), 1)
             if PyBytes_GET_SIZE(answer):
                 self.unsent.append(answer)
+                self.holds(PyBytes_GET_SIZE(answer))
         elif type(answer) is list:
             if self.slots:
                 self.put_slot(answer, api_key, came_ns)
                 return 0
             self.tally.answered(api_key, now - came_ns, size_of(<list>answer), 1)
             self.unsent.extend(answer)
+            self.holds(memory_of(<list>answer))
         elif answer is None:
             self.tally.answered(api_key, now - came_ns, 0, 1)
         else:
@@ -511,7 +529,17 @@ cdef class FrameConnection:
         return 0
 
     cdef bint is_full(self):
-        return self.stopped or len(self.slots) >= self.in_flight_max or len(self.unsent) >= UNSENT_MAX
+        return (
+            self.stopped
+            or len(self.slots) >= self.in_flight_max
+            or len(self.unsent) >= UNSENT_MAX
+            or self.unsent_bytes >= UNSENT_BYTES_MAX
+        )
+
+    cdef inline void holds(self, Py_ssize_t more) noexcept:
+        """Answers that wait for the client to read take so much more memory."""
+        self.unsent_bytes += more
+        self.queued.unsent += more
 
     cdef int balance(self) except -1:
         """Pause reading when too much is under way, go on when there is room again."""
@@ -553,11 +581,13 @@ cdef class FrameConnection:
             if type(answer) is bytes:
                 if PyBytes_GET_SIZE(answer):
                     self.unsent.append(answer)
+                    self.holds(PyBytes_GET_SIZE(answer))
                 self.left_slot(PyBytes_GET_SIZE(answer))
             elif answer is None:
                 self.left_slot(0)
             else:
                 self.unsent.extend(answer)
+                self.holds(memory_of(<list>answer))
                 self.left_slot(size_of(answer))
         self.write_some()
         self.balance()
@@ -589,6 +619,8 @@ cdef class FrameConnection:
                 if self.sent_of_first < size:
                     continue
                 unsent.popleft()
+                if type(piece) is bytes:
+                    self.holds(-size)
                 self.sent_of_first = 0
         except (BlockingIOError, InterruptedError):
             pass
@@ -629,6 +661,15 @@ cdef int64_t size_of(list pieces) except -1:
     cdef int64_t size = 0
     for piece in pieces:
         size += PyBytes_GET_SIZE(piece) if type(piece) is bytes else <int64_t>piece.size
+    return size
+
+
+cdef Py_ssize_t memory_of(list pieces) except -1:
+    """Of the bytes alone: a file slice holds none."""
+    cdef Py_ssize_t size = 0
+    for piece in pieces:
+        if type(piece) is bytes:
+            size += PyBytes_GET_SIZE(piece)
     return size
 
 

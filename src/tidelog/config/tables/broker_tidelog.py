@@ -5,6 +5,8 @@ tidelog.broker.lease.ms int 2000 1000.. built
   A broker that has not renewed its lease in the metadata store for this long counts as dead, and other brokers take over.
 tidelog.connection.requests.max int 16 1.. built
   Requests of one connection that are handled at the same time; further requests wait in the socket.
+tidelog.connection.stalled.ms long 60000 1000.. built dynamic
+  A client that takes nothing of an answer that waits for it for this long is closed.
 tidelog.group.heartbeat.hold.ms int 2500 0..10000 built dynamic
   How long the heartbeat of a classic group member may wait for a rebalance to begin; 0: heartbeats never wait.
 tidelog.http.advertise string null built
@@ -27,6 +29,14 @@ tidelog.log.format string text text|json built
   Format of log lines: text for people, or JSON with the field names of the Elastic Common Schema, for Elastic and Loki.
 tidelog.log.levels list info built
   Log level: debug, info, warning, error or critical; or for one part of the broker, as tidelog.storage=debug.
+tidelog.login.connections.max int 1000 1.. built dynamic
+  Bound on connections that have not logged in; beyond it, the address with the most of them gives up its oldest.
+tidelog.login.queued.bytes long 16777216 1048576.. built
+  Bytes of unfinished requests of all connections that have not logged in, above which these wait for each other.
+tidelog.login.timeout.ms long 30000 100.. built dynamic
+  A connection that has not logged in this long after it was accepted is closed.
+tidelog.login.waiting.max int 200 1.. built dynamic
+  Logins that may wait for a password to be checked; beyond it, the address with the most of them is sent away.
 tidelog.metadata string sqlite: built
   Metadata store of the cluster: sqlite: (a file in the first log directory, for one broker) or etcd://host:port,host:port/prefix.
 tidelog.metadata.password password null built

@@ -22,6 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from tidelog import errors
+from tidelog.broker.bounds.fair_threads import Crowded
 from tidelog.gateways.http.problem import Problem
 from tidelog.net.on_behalf import Behalf
 
@@ -140,7 +141,7 @@ class Authentication:
         if by_password and self._is_locked_out(failing, now_ms):
             raise await self.refused(scope, user, "it has failed too often in the last minute")
         try:
-            identity = await self._verify(mechanism, user, proof)
+            identity = await self._verify(mechanism, user, proof, failing[0])
         except (Refused, errors.SaslAuthenticationFailed) as problem:
             if by_password:
                 self._failed(failing, now_ms)
@@ -152,19 +153,21 @@ class Authentication:
             self._verdicts.popitem(last=False)
         return identity
 
-    async def _verify(self, mechanism: str, user: str, proof: str) -> HttpIdentity:
+    async def _verify(self, mechanism: str, user: str, proof: str, host: str) -> HttpIdentity:
         """One exchange of SASL.  The hashing is left to threads, few at a time."""
         if self._waiting >= WAITING_MAX:
-            raise Problem(503, "too many logins are under way: try again", headers={"retry-after": "1"})
+            raise _crowded()
         fingerprint = self._services.logins.fingerprint(user) if mechanism == "PLAIN" else ()
         self._waiting += 1
         try:
             async with self._verifying:
-                exchange = self._services.logins.http_exchange(mechanism)
+                exchange = self._services.logins.http_exchange(mechanism, host)
                 if mechanism == "PLAIN":
                     await exchange.respond(f"\0{user}\0{proof}".encode())
                 else:
                     await exchange.respond(f"n,,\x01auth=Bearer {proof}\x01\x01".encode())
+        except Crowded:
+            raise _crowded() from None
         finally:
             self._waiting -= 1
         if exchange.principal is None:
@@ -195,7 +198,7 @@ class Authentication:
         """To be raised.  All refusals look the same, and come after the same delay."""
         self._services.logins.failed += 1
         log.warning("refused the HTTP login of %s from %s: %s", _shown(user), _peer(scope), why)
-        await asyncio.sleep(self._services.config().connection_failed_authentication_delay_ms / 1000)
+        await asyncio.sleep(self._services.logins.refusal_delay_s(_peer(scope).rpartition(":")[0]))
         return _challenge()
 
     def _failing_key(self, scope: Scope, user: str) -> tuple[str, str]:
@@ -249,6 +252,10 @@ def signed_headers(services: Services, behalf: Behalf | None) -> dict[str, str]:
     if behalf is None or not services.config().http_logs_in:
         return {}
     return {"authorization": f"{ON_BEHALF} {services.logins.sign_on_behalf(behalf)}"}
+
+
+def _crowded() -> Problem:
+    return Problem(503, "too many logins are under way: try again", headers={"retry-after": "1"})
 
 
 def _challenge() -> Problem:

@@ -12,7 +12,9 @@ import contextlib
 import ipaddress
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
@@ -20,12 +22,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog.broker.quota_manager import measured
 from tidelog.gateways.http import identity
 from tidelog.gateways.http.authentication import Authentication
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import is_open
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.logs import request_id
+
+if TYPE_CHECKING:
+    from tidelog.broker.session import Session
 
 log = logging.getLogger("tidelog.http")
 
@@ -73,6 +79,8 @@ DROPPED_BYTES_MAX = 64 << 20
 DROPPING_S_MAX = 10.0
 PIECE_S_MAX = 30.0
 HEALTH = "/health/"
+HTTP_REQUEST = -1
+"""No key of an API: the request counts as one of a client."""
 
 
 async def _soon(receive: Receive) -> Message:
@@ -169,8 +177,8 @@ class Guard:
                 said = f"too many are connected: tidelog.http.connections.max is {room}"
                 raise Problem(503, said, headers=CLOSING | {"retry-after": "1"})
             scope[AUTHENTICATION] = self._authentication
-            await self._identify(scope)
-            await self._app(scope, receiving, sending)
+            session = await self._identify(scope)
+            await self._within_quota(session, partial(self._app, scope, receiving, sending))
         except Problem as problem:
             if begun:
                 raise
@@ -188,15 +196,41 @@ class Guard:
             told = Problem(500, f"this is a bug in the broker, which logged it as request {one}: {problem!r}")
             await told.answer()(scope, receive, sending)
 
-    async def _identify(self, scope: Scope) -> None:
+    async def _identify(self, scope: Scope) -> Session | None:
         """Raises `Problem` 401 for a request without a login where it needs one."""
         config = self._around.config
         if is_open(scope["path"]):
-            return
+            return None
         if config.http_logs_in:
-            identity.identified(await self._authentication.identify(scope))
-        elif config.authorizes:
-            identity.identified(self._authentication.anonymous(scope))
+            session = await self._authentication.identify(scope)
+        elif config.authorizes or self._around.services.gate.quotas.active:
+            session = self._authentication.anonymous(scope)
+        else:
+            return None
+        if config.http_logs_in or config.authorizes:
+            identity.identified(session)
+        return session
+
+    async def _within_quota(self, session: Session | None, work: Callable[[], Awaitable[None]]) -> None:
+        """Charges the user's request time.  Raises `Problem` 429 once it is used up; bytes of records are charged to the
+        user's Kafka connections."""
+        quotas = self._around.services.gate.quotas if session is not None else None
+        if session is None or quotas is None or not quotas.active or not quotas.measures(session):
+            await work()
+            return
+        throttle_ms = quotas.charge_request(session, HTTP_REQUEST)
+        if throttle_ms:
+            seconds = -(-throttle_ms // 1000)
+            log.info("throttling %s (%s) over HTTP for %d ms", session.principal, session.peer, throttle_ms)
+            raise Problem(
+                429,
+                f"the request time of {session.principal} is used up: try again in {seconds} s",
+                headers={"retry-after": str(seconds)},
+            )
+        try:
+            await measured(_awaited(work), session)
+        finally:
+            quotas.charge_request(session, HTTP_REQUEST)
 
     def _check(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -226,6 +260,10 @@ class Guard:
             foreign = site is not None and site not in ("same-origin", "none")
         if foreign:
             raise Problem(403, f"a page of another site ({origin or site}) asked for this: it was not done")
+
+
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
 
 
 def _is_console_page(scope: Scope, headers: Headers) -> bool:

@@ -63,9 +63,13 @@ class HttpServer:
 
             config = uvicorn.Config(
                 application(around, lambda: len(server.server_state.connections) > room()),
-                http=connections(room, listening.established)
-                if isinstance(listening, HandshakeListener)
-                else connections(room),
+                http=connections(
+                    lambda: around.config,
+                    around.connection_throttle_ms,
+                    listening.established
+                    if isinstance(listening, HandshakeListener)
+                    else lambda address: None,
+                ),
                 log_config=None,
                 access_log=False,
                 log_level="warning",

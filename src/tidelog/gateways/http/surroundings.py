@@ -38,6 +38,8 @@ class Surroundings:
     """Host names of this broker, in small letters, besides those in `tidelog.http.hosts`."""
     peer_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     """How the HTTP ports of other brokers are reached; None: in plain text."""
+    connection_throttle_ms: Callable[[str], int] = lambda host: 0
+    """0 if a new connection of this address may stay, or after how many milliseconds it is closed."""
     statuses: Counter[int] = field(default_factory=Counter)
     """How often each HTTP status was answered."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

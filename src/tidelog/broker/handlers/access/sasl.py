@@ -2,7 +2,7 @@
 
 A client that uses version 0 of the handshake sends its tokens without a request around them, which is not served: the
 connection of such a client is closed.  A refused login is answered after
-`connection.failed.authentication.delay.ms`, and the connection is closed."""
+`connection.failed.authentication.delay.ms`, later after many refusals of its address, and the connection is closed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ async def sasl_authenticate(request: SaslAuthenticateRequest, context: Context) 
         answer, lifetime_ms = await context.services.logins.respond(session, request.auth_bytes)
     except errors.TidelogError as problem:
         session.login_refused = True
-        await asyncio.sleep(context.services.config().connection_failed_authentication_delay_ms / 1000)
+        await asyncio.sleep(context.services.logins.refusal_delay_s(session.host))
         return SaslAuthenticateResponse(error_code=problem.code, error_message=str(problem), auth_bytes=b"")
     return SaslAuthenticateResponse(error_message=None, auth_bytes=answer, session_lifetime_ms=lifetime_ms)

@@ -1,0 +1,29 @@
+"""How long a refused login waits for its answer: longer, the more logins of the same address were refused lately.
+
+A right password is never refused for that, so nobody locks anybody out.  The table is bounded."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+FREE = 5
+"""So many refusals of an address within `WITHIN_MS` have the usual delay."""
+WITHIN_MS = 60_000
+FACTOR_MAX = 20
+ADDRESSES_MAX = 10_000
+_KEPT = FREE + FACTOR_MAX.bit_length()
+
+
+class LoginFailures:
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[int]] = OrderedDict()
+
+    def failed(self, host: str, now_ms: int) -> int:
+        """By what the usual delay of the answer is multiplied."""
+        times = self._times.setdefault(host, deque(maxlen=_KEPT))
+        self._times.move_to_end(host)
+        if len(self._times) > ADDRESSES_MAX:
+            self._times.popitem(last=False)
+        times.append(now_ms)
+        lately = sum(now_ms - time_ms < WITHIN_MS for time_ms in times)
+        return int(min(1 << max(lately - FREE, 0), FACTOR_MAX))

@@ -1,0 +1,49 @@
+"""Encodes an answer to Metadata whose topics come in several parts: the bytes are those of one answer with all of them.
+
+Used where an answer is so long that making it in one go would keep everybody else waiting."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tidelog.wire.primitives import put_uvarint
+
+_COUNT = Struct(">i").pack
+
+
+class MetadataPieces:
+    def __init__(self, version: int) -> None:
+        self._version = version
+        # What stands behind the topics: operations on the cluster, an error code, tagged fields.
+        self._tail = (4 if 8 <= version <= 10 else 0) + (2 if version >= 13 else 0) + self._is_flexible
+        self._start = len(MetadataResponse().encode(version)) - self._tail - len(self._counted(0))
+        self._count = 0
+        self.pieces: list[bytes] = []
+
+    def add(self, topics: list[MetadataResponseTopic]) -> None:
+        if topics:
+            body = MetadataResponse(topics=topics).encode(self._version)
+            self.pieces.append(
+                bytes(body[self._start + len(self._counted(len(topics))) : len(body) - self._tail])
+            )
+            self._count += len(topics)
+
+    def finish(self, around: MetadataResponse) -> list[bytes]:
+        """`around` has everything but the topics."""
+        around.topics = []
+        body = around.encode(self._version)
+        end = len(body) - self._tail
+        head = bytes(body[: end - len(self._counted(0))]) + self._counted(self._count)
+        return [head, *self.pieces, bytes(body[end:])] if self._tail else [head, *self.pieces]
+
+    @property
+    def _is_flexible(self) -> bool:
+        return self._version >= MetadataResponse.FLEXIBLE_FROM
+
+    def _counted(self, count: int) -> bytes:
+        if not self._is_flexible:
+            return _COUNT(count)
+        out = bytearray()
+        put_uvarint(out, count + 1)
+        return bytes(out)
