@@ -18,6 +18,7 @@ from bench.load import (
     consume,
     flush,
     groups,
+    hostile,
     idle,
     latency,
     memory,
@@ -47,6 +48,7 @@ SCENARIOS = [
         cluster,
         spark,
         scrape,
+        hostile,
     )
 ]
 # Not a scenario: its figures are of the clients, on the same broker.

@@ -31,6 +31,7 @@ class Scale:
     cluster_outages: int = 3  # of each kind
     reassigned_bytes: int = 1500 * MB
     spark_records: int = 1_000_000
+    hostile_topics: int = 100_000
 
 
 FULL = Scale(memory_load_bytes=10 * GB, latency_seconds=30, reassigned_bytes=10 * GB)
@@ -57,4 +58,5 @@ QUICK = Scale(
     cluster_outages=1,
     reassigned_bytes=200 * MB,
     spark_records=100_000,
+    hostile_topics=5_000,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.config import BrokerConfig
 from tidelog.errors import InvalidConfig
-from tidelog.logs import JsonFormatter, parse_levels, request_id
+from tidelog.logs import JsonFormatter, SparingLog, parse_levels, request_id
 
 
 def record(message: str, *args: object, problem: bool = False) -> logging.LogRecord:
@@ -63,3 +63,22 @@ def test_levels_of_all_and_of_parts() -> None:
 def test_an_impossible_level_is_refused_at_the_start(given: str) -> None:
     with pytest.raises(InvalidConfig, match=r"tidelog\.log\.levels cannot have"):
         BrokerConfig.of({"tidelog.log.levels": given})
+
+
+def test_an_address_with_very_many_lines_has_few_and_says_how_many_were_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_s = 0.0
+    sparing = SparingLog(logging.getLogger("tidelog.test"), lambda: now_s)
+    for _ in range(1_000):
+        sparing.warning("bad", "refused %s", "bad")
+    sparing.warning("good", "refused %s", "good")
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["refused bad"] * SparingLog.OF_ONE + ["refused good"]
+    now_s = 1.0
+    sparing.warning("bad", "refused %s", "bad")
+    assert caplog.records[-1].getMessage() == "refused bad (950 more lines about bad were left out)"
+    for number in range(10_000):
+        sparing.warning(str(number), "refused %s", number)
+    assert len(caplog.records) <= SparingLog.OF_ALL + SparingLog.OF_ALL_A_SECOND + 2
+    assert len(sparing._by_address) == SparingLog.ADDRESSES_MAX

@@ -24,6 +24,9 @@ TLS = {"ssl.keystore.location": "broker.pem"}
         {"listeners": "SASL_PLAINTEXT://0.0.0.0:9092", **SASL},
         {"listeners": "SASL_SSL://:9092", **SASL, **TLS},
         {"listeners": "SSL://:9092", **TLS, "ssl.client.auth": "required"},
+        {"tidelog.http.listen": "[::1]:8090"},
+        {"tidelog.http.listen": "0.0.0.0:8090", "tidelog.http.authentication": "required"},
+        {"tidelog.http.listen": "0.0.0.0:8090", "authorizer.class.name": "tidelog"},
     ],
 )
 def test_who_has_to_log_in_or_to_be_here_is_no_stranger(settings: dict[str, str]) -> None:
@@ -38,6 +41,7 @@ def test_who_has_to_log_in_or_to_be_here_is_no_stranger(settings: dict[str, str]
         {"listeners": "PLAINTEXT://broker.example:9092"},
         {"listeners": "SSL://10.0.0.1:9092", **TLS},
         {"listeners": "SSL://10.0.0.1:9092", **TLS, "ssl.client.auth": "requested"},
+        {"tidelog.http.listen": "0.0.0.0:8090", "tidelog.http.authentication": "none"},
     ],
 )
 def test_a_listener_for_everybody_is_warned_of(settings: dict[str, str]) -> None:

@@ -28,7 +28,10 @@ class ListedUsers:
     def fingerprint(self, user: str) -> tuple[object, ...]:
         return (self.passwords.get(user),)
 
-    def http_exchange(self, mechanism: str) -> Any:
+    def refusal_delay_s(self, host: str) -> float:
+        return 0.0
+
+    def http_exchange(self, mechanism: str, host: str) -> Any:
         users = self
 
         class Exchange:

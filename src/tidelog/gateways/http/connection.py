@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidelog.config import BrokerConfig
 from tidelog.gateways.http.json_text import written
-from tidelog.gateways.http.places import Places
+from tidelog.gateways.http.places import HttpPlaces
 from tidelog.logs import SparingLog
 
 HEAD_S_MAX = 10.0
@@ -31,7 +31,7 @@ sparing = SparingLog(logging.getLogger("tidelog.http"))
 class Connection(H11Protocol):
     """Made by `connections`."""
 
-    places: Places[Connection]
+    places: HttpPlaces[Connection]
     rate: Callable[[str], int]
     """For how many milliseconds a new connection of an address is kept waiting before it is closed; 0: it may stay."""
     established: Callable[[Any], None]
@@ -120,7 +120,7 @@ def connections(
 ) -> type[Connection]:
     """For one server."""
     shared: dict[str, Any] = {
-        "places": Places(config),
+        "places": HttpPlaces(config),
         "rate": staticmethod(rate),
         "established": staticmethod(established),
     }

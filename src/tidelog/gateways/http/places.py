@@ -23,7 +23,7 @@ class Place(Protocol):
 P = TypeVar("P", bound=Place)
 
 
-class Places(Generic[P]):
+class HttpPlaces(Generic[P]):
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config
         self._by_host: dict[str, dict[P, None]] = {}  # the oldest first
