@@ -5,9 +5,6 @@ The good client is on the listener without TLS, so that the figures are of the b
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from bench.admin import Admin
 from bench.paced import Paced
 from bench.results import Row, Samples, Scenario, percentile
@@ -16,7 +13,7 @@ from bench.systems import System
 from bench.workload import warm_up
 from tests.conformance.raw import Connection
 from tests.conformance.secured import SecuredBroker
-from tests.faults.hostile_clients import ADDRESS, ATTACKS, FLOOD
+from tests.faults.hostile_clients import ADDRESS, ATTACKS, FLOOD, Target, under
 from tidelog import Admin as TidelogAdmin
 from tidelog.wire.client_quotas import QuotaEntity
 
@@ -54,17 +51,10 @@ def _measured(broker: SecuredBroker, scale: Scale) -> Samples:
         paced.run(RATE, max(2, scale.latency_seconds // 3))
         samples["hostile-rest"] = _p99(paced, scale)
         memory = broker.resident_bytes()
-        for name in ATTACKS:
-            ports = [str(broker.ports[listener]) for listener in ("PLAIN", "LOGIN", "BOTH")]
-            command = ["nice", sys.executable, "-m", "tests.faults.hostile_clients", name, *ports]
-            attacker = subprocess.Popen(command, stdout=subprocess.PIPE)
-            try:
-                assert attacker.stdout is not None and attacker.stdout.readline()
+        for name, attack in ATTACKS.items():
+            with under(attack, Target(*[broker.ports[listener] for listener in ("PLAIN", "LOGIN", "BOTH")])):
                 paced.run(RATE, 2)
                 samples[f"hostile-{name}"] = _p99(paced, scale)
-            finally:
-                attacker.terminate()
-                attacker.wait()
             samples[f"hostile-{name}-memory"] = [max(0, broker.resident_bytes() - memory) / (1 << 20)]
             paced.run(RATE, 2)
     finally:

@@ -1,6 +1,6 @@
 """Hostile clients, all of one address: what each does to a broker until it is told to stop.
 
-Used in threads by tests, and as a process of its own by the bench:
+Tests and the bench run each as a process of its own:
 `python -m tests.faults.hostile_clients ATTACK PLAIN_PORT LOGIN_PORT TLS_PORT`."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -19,10 +20,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count as counting
+from pathlib import Path
 
 from tests.conformance.batches import batch
 from tests.conformance.raw import encode_request
 
+ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "127.0.0.2"
 ROUND_S = 0.05
 MIB = 1 << 20
@@ -218,15 +221,16 @@ ATTACKS: dict[str, Attack] = {
 
 @contextmanager
 def under(attack: Attack, target: Target) -> Iterator[None]:
-    """In a thread of this process."""
-    stop = threading.Event()
-    thread = threading.Thread(target=attack, args=(target, stop))
-    thread.start()
+    """In a process of its own, so that good clients of this one do not wait for its interpreter."""
+    ports = map(str, (target.plain, target.login, target.tls))
+    command = ["nice", sys.executable, "-m", "tests.faults.hostile_clients", attack.__name__, *ports]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     try:
+        assert process.stdout is not None and process.stdout.readline(), "the attack did not begin"
         yield
     finally:
-        stop.set()
-        thread.join()
+        process.terminate()
+        process.wait(60)
 
 
 def main() -> int:

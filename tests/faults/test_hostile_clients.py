@@ -50,10 +50,11 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "num.partitions": "1",
     "allow.everyone.if.no.acl.found": "true",
-    "tidelog.login.timeout.ms": "2000",
+    "tidelog.login.timeout.ms": "5000",
     "tidelog.login.connections.max": "300",
     "tidelog.connection.stalled.ms": "2000",
     "connection.failed.authentication.delay.ms": "20",
+    "queued.max.request.bytes": str(64 << 20),
 }
 TOPICS = 2_000
 
@@ -106,9 +107,9 @@ def good_clients_are_served(broker: SecuredBroker, rounds: int = 2) -> None:
 ATTACKS: dict[str, tuple[Any, str, int]] = {
     "slowloris": (slowloris, "tidelog.login.connections.max", 40),
     "5,000 connections": (five_thousand_connections, "tidelog.login.connections.max", 40),
-    "giant frames": (giant_frames, "a frame of 104857599 bytes", 200),
+    "giant frames": (giant_frames, "a frame of 104857599 bytes", 300),
     "half a login": (half_giant_frames, "tidelog.login", 80),
-    "endless handshakes": (endless_handshakes, "listener BOTH", 60),
+    "endless handshakes": (endless_handshakes, "TLS handshake", 60),
     "wrong passwords": (login_flood, "refused the login", 60),
 }
 

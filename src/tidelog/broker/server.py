@@ -194,7 +194,7 @@ class Server:
         handshake = asyncio.get_running_loop().create_task(self._encrypt(stranger, accepted, security))
 
         def close(bound: str, why: str) -> None:
-            self._tell_closed(bound, host, peer, why)
+            self._tell_closed(bound, host, f"{peer} (listener {name}, TLS handshake)", why)
             handshake.cancel()
 
         stranger.close = close
