@@ -29,7 +29,7 @@ from tidelog.net.tls_files import TlsContext
 
 SCRATCH_BYTES = 256 * 1024
 IDLE_TICKS = 10  # sweeps in one connections.max.idle.ms
-ACCEPTS_A_TURN = 64
+ACCEPTS_A_TURN = 8  # each takes a tenth of a millisecond, or more
 ACCEPT_PAUSE_S = 0.2
 HANDSHAKE_S_MAX = 10.0
 TOO_SOON_MAX = 1000  # connections that are held until they are closed, because their address made too many

@@ -6,7 +6,7 @@ history, never on Python's hashing of strings, so that a simulation repeats itse
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 from uuid import UUID
 from zlib import crc32
@@ -18,13 +18,20 @@ SHARDS = 256
 
 
 class ShardedMap(Mapping[K, V], Generic[K, V]):
-    __slots__ = ("_shards", "_size")
+    __slots__ = ("_shards", "_size", "_sorted")
 
     def __init__(self, items: Iterable[tuple[K, V]] = ()) -> None:
         self._shards: list[dict[K, V]] = [{} for _ in range(SHARDS)]
         for key, value in items:
             self._shards[_shard(key)][key] = value
         self._size = sum(map(len, self._shards))
+        self._sorted: list[K] | None = None
+
+    def sorted_keys(self) -> Sequence[K]:
+        """In ascending order; sorted once, however often it is asked for."""
+        if self._sorted is None:
+            self._sorted = sorted(self)  # type: ignore[type-var]  # whoever asks has keys that can be compared
+        return self._sorted
 
     def changed(self, changes: Mapping[K, V | None]) -> ShardedMap[K, V]:
         """A copy with these changes; the value None removes the key."""
@@ -33,6 +40,7 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
         copy: ShardedMap[K, V] = ShardedMap.__new__(ShardedMap)
         copy._shards = list(self._shards)
         copy._size = self._size
+        copy._sorted = None
         fresh: set[int] = set()
         for key, value in changes.items():
             at = _shard(key)

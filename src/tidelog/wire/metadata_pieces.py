@@ -9,6 +9,7 @@ from struct import Struct
 from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tidelog.wire.primitives import put_uvarint
 
+PIECE_BYTES = 1 << 17  # each costs a call of the system when it is sent
 _COUNT = Struct(">i").pack
 
 
@@ -19,14 +20,16 @@ class MetadataPieces:
         self._tail = (4 if 8 <= version <= 10 else 0) + (2 if version >= 13 else 0) + self._is_flexible
         self._start = len(MetadataResponse().encode(version)) - self._tail - len(self._counted(0))
         self._count = 0
-        self.pieces: list[bytes] = []
+        self._pieces: list[bytes] = []
+        self._last = bytearray()
 
     def add(self, topics: list[MetadataResponseTopic]) -> None:
         if topics:
             body = MetadataResponse(topics=topics).encode(self._version)
-            self.pieces.append(
-                bytes(body[self._start + len(self._counted(len(topics))) : len(body) - self._tail])
-            )
+            self._last += body[self._start + len(self._counted(len(topics))) : len(body) - self._tail]
+            if len(self._last) >= PIECE_BYTES:
+                self._pieces.append(bytes(self._last))
+                self._last.clear()
             self._count += len(topics)
 
     def finish(self, around: MetadataResponse) -> list[bytes]:
@@ -35,7 +38,7 @@ class MetadataPieces:
         body = around.encode(self._version)
         end = len(body) - self._tail
         head = bytes(body[: end - len(self._counted(0))]) + self._counted(self._count)
-        return [head, *self.pieces, bytes(body[end:])] if self._tail else [head, *self.pieces]
+        return [head, *self._pieces, bytes(self._last + body[end:])]
 
     @property
     def _is_flexible(self) -> bool:

@@ -7,6 +7,7 @@ answers are not taken, and in the middle of a frame while the frames of all conn
 import asyncio
 from collections import deque
 
+from cpython.bytearray cimport PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -399,25 +400,40 @@ cdef class FrameConnection:
             self.partial = None
             self.filled = 0
             self.count(0)
-        elif taken > 0 or self.filled == len(held):
+        elif taken > 0:
             self.keep(<const uint8_t*><char*>held + taken, self.filled - taken)
+        elif self.filled == len(held):
+            self.grow(held)
+        return 0
+
+    cdef int grow(self, bytearray held) except -1:
+        """In place: to fill a new one with zeros, and copy what has arrived, would hold up everybody by milliseconds for a frame of
+        many megabytes."""
+        cdef Py_ssize_t room = self.room_for(<const uint8_t*><char*>held, self.filled)
+        PyByteArray_Resize(held, room + FRAME_HEADER)
+        self.count(room)
         return 0
 
     cdef int keep(self, const uint8_t* data, Py_ssize_t size) except -1:
         """Hold `size` bytes that do not make a whole frame yet, with room for what is still to come."""
-        cdef Py_ssize_t wanted = FRAME_HEADER
-        cdef Py_ssize_t room
+        cdef Py_ssize_t room = self.room_for(data, size)
         cdef bytearray held
-        if size >= FRAME_HEADER:
-            wanted += get_int32(data)
-        # Many that begin a frame while memory is short must not take a large piece each.
-        room = max(size, min(wanted, 2 * size if self.queued.used >= self.queued.most else max(<Py_ssize_t>FIRST_PIECE, 2 * size)))
         held = bytearray(room + FRAME_HEADER)
         memcpy(<char*>held, data, size)
         self.partial = held
         self.filled = size
         self.count(room)
         return 0
+
+    cdef Py_ssize_t room_for(self, const uint8_t* data, Py_ssize_t size) noexcept:
+        cdef Py_ssize_t wanted = FRAME_HEADER
+        cdef Py_ssize_t most = 2 * size
+        if size >= FRAME_HEADER:
+            wanted += get_int32(data)
+        if self.queued.used < self.queued.most:
+            # Many that begin a frame while memory is short must not take a large piece each.
+            most = max(<Py_ssize_t>FIRST_PIECE, most)
+        return max(size, min(wanted, most))
 
     cdef int count(self, Py_ssize_t size) except -1:
         """`partial` takes `size` bytes from now on."""

@@ -5,6 +5,9 @@ Produce and Fetch ask the gate in their handlers, where an answer costs nothing 
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +30,11 @@ from tidelog.wire.messages import delete_topics as delete
 from tidelog.wire.messages.create_partitions import CreatePartitionsTopicResult
 from tidelog.wire.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
 from tidelog.wire.messages.describe_producers import PartitionResponse, TopicResponse
-from tidelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
 from tidelog.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
 from tidelog.wire.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopicResult
@@ -36,6 +43,7 @@ _NO_ID = UUID(int=0)
 _IDS_FROM = 12
 _DELETE_BY_ID_FROM = 6
 _CREATED_CONFIGS_FROM = 5
+LOOKED_AT_A_TURN = 500
 
 
 async def metadata(request: Any, context: Context, handle: Handler) -> Any:
@@ -98,6 +106,13 @@ def may_create(context: Context, name: str) -> bool:
 async def describe_topic_partitions(request: Any, context: Context, handle: Handler) -> Any:
     image = context.services.image()
     names = {topic.name for topic in request.topics}
+    if not names and (request.cursor is None or request.cursor.partition_index >= 0):
+        request.topics = await _first_visible(request, context)
+        if not request.topics:
+            return DescribeTopicPartitionsResponse()
+        if request.cursor is not None and request.cursor.topic_name != request.topics[0].name:
+            request.cursor = None  # its topic is gone: what follows it comes from the beginning
+        names = {topic.name for topic in request.topics}
     hidden = {name for name in names or image.topics if not context.allows(Op.DESCRIBE, TOPIC, name)}
     refused = [
         DescribeTopicPartitionsResponseTopic(error_code=TOPIC_REFUSED, name=name)
@@ -106,8 +121,6 @@ async def describe_topic_partitions(request: Any, context: Context, handle: Hand
     if names:
         request.topics = [topic for topic in request.topics if topic.name not in hidden]
         if not request.topics:
-            from tidelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
-
             return DescribeTopicPartitionsResponse(topics=refused)
     response = await answered(handle, request, context)
     response.topics = [topic for topic in response.topics if topic.name not in hidden]
@@ -116,6 +129,25 @@ async def describe_topic_partitions(request: Any, context: Context, handle: Hand
             topic.topic_authorized_operations = operations(context, TOPIC, topic.name)
     response.topics += refused
     return response
+
+
+async def _first_visible(request: Any, context: Context) -> list[TopicRequest]:
+    """As many topics as one answer may have, and the one that the next answer begins with; with pauses, since there may be
+    very many that are hidden."""
+    most = max(
+        1, min(request.response_partition_limit, context.services.config().max_request_partition_size_limit)
+    )
+    names = context.services.image().topics.sorted_keys()
+    begin = 0 if request.cursor is None else bisect_left(names, request.cursor.topic_name)
+    visible: list[TopicRequest] = []
+    for number, name in enumerate(islice(names, begin, None), 1):
+        if context.allows(Op.DESCRIBE, TOPIC, name):
+            visible.append(TopicRequest(name=name))
+            if len(visible) > most:
+                break
+        if number % LOOKED_AT_A_TURN == 0:
+            await asyncio.sleep(0)
+    return visible
 
 
 async def list_offsets(request: Any, context: Context, handle: Handler) -> Any:

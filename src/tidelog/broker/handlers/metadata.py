@@ -5,7 +5,9 @@ the answer then has the topic already."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import islice
 from uuid import UUID
 
 from tidelog import errors
@@ -175,7 +177,9 @@ def describe_topic_partitions(
     limit = min(request.response_partition_limit, context.services.config().max_request_partition_size_limit)
     limit = max(limit, 1)
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics}) if request.topics else sorted(image.topics)
+    names: Sequence[str] = sorted({topic.name for topic in request.topics})
+    if not request.topics:
+        names = image.topics.sorted_keys()
     response = DescribeTopicPartitionsResponse()
     if cursor is not None and (
         cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
@@ -183,9 +187,8 @@ def describe_topic_partitions(
         code = errors.InvalidRequest.code
         response.topics = [DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names]
         return response
-    for name in names:
-        if cursor is not None and name < cursor.topic_name:
-            continue
+    begin = 0 if cursor is None else bisect_left(names, cursor.topic_name)
+    for name in islice(names, begin, None):
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
