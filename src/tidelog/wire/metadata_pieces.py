@@ -38,7 +38,8 @@ class MetadataPieces:
         body = around.encode(self._version)
         end = len(body) - self._tail
         head = bytes(body[: end - len(self._counted(0))]) + self._counted(self._count)
-        return [head, *self._pieces, bytes(self._last + body[end:])]
+        last = bytes(self._last + body[end:])
+        return [head, *self._pieces, *([last] if last else [])]
 
     @property
     def _is_flexible(self) -> bool:
