@@ -141,10 +141,12 @@ def test_who_says_nothing_is_closed_when_the_time_to_log_in_is_over(broker: Secu
 
 
 def test_a_frame_before_the_login_is_as_small_as_logins_are(broker: SecuredBroker) -> None:
+    watched = Watched(broker)
     with Connection(broker.at("LOGIN")) as stranger, Connection(broker.at("PLAIN")) as known:
         for each in (stranger, known):
             each.send_bytes((524_289).to_bytes(4, "big"))
         assert stranger.closed_by_broker()
+        assert "a frame of 524289 bytes: between 8 and 524288" in watched.log()
         known.socket.settimeout(0.5)
         with pytest.raises(TimeoutError):
             known.socket.recv(1)
