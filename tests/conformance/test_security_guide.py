@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import os
 import re
 import shlex
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -118,8 +121,9 @@ def test_the_settings_of_the_guide_are_settings(home: Path) -> None:
 
 
 def test_secure_makes_what_it_needs_once(home: Path) -> None:
-    port, http = free_port(), free_port()
-    command = ["tidelog", "serve", "--secure", "--listen", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http}"]
+    port, http_port = free_port(), free_port()
+    command = ["tidelog", "serve", "--secure", "--listen", f"127.0.0.1:{port}"]
+    command += ["--http", f"127.0.0.1:{http_port}"]
     log = home / "broker.log"
     told: list[str] = []
     for _ in range(2):
@@ -147,10 +151,24 @@ def test_secure_makes_what_it_needs_once(home: Path) -> None:
                 ca=home / "data/secure/ca.pem", mechanism="SCRAM-SHA-512", username="alice", password="secret"
             )
             may_not_read(f"127.0.0.1:{port}", alice)
+            assert over_https(home, http_port, "alice:secret") == 200
+            assert over_https(home, http_port, "alice:wrong") == 401
     assert "sasl.password=" in told[0] and "sasl.password=" not in told[1]
     modes = {path.name: path.stat().st_mode & 0o777 for path in (home / "data/secure").iterdir()}
     del modes["ca.pem"]
     assert set(modes.values()) == {0o600}
+
+
+def over_https(home: Path, port: int, login: str) -> int:
+    """The status of an answer of the HTTP port, which has the certificate of the Kafka listener."""
+    context = ssl.create_default_context(cafile=str(home / "data/secure/ca.pem"))
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+    try:
+        authorization = base64.b64encode(login.encode()).decode()
+        connection.request("GET", "/v3/clusters", headers={"Authorization": f"Basic {authorization}"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def may_not_read(bootstrap: str, security: Security) -> None:
