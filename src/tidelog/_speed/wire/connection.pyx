@@ -40,6 +40,8 @@ cdef enum:
     SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
     NO_BOUND = 1 << 62
     SHORT_READ = 1 << 14  # what is read of a connection while memory is short: small requests go on
+    CROWDED_BYTES = 1 << 25  # while unfinished requests take so much, none of them reads much at a time:
+    CROWDED_READ = 1 << 15  # so that everybody else soon has a turn
     # Why a connection takes no further frames.
     DRAINING = 1
     PAUSED = 2
@@ -338,7 +340,10 @@ cdef class FrameConnection:
             self.balance()
             return
         else:
-            got = self.receive(self.partial, self.filled, len(self.partial) - self.filled)
+            got = len(self.partial) - self.filled
+            if got > CROWDED_READ and self.queued.used >= CROWDED_BYTES:
+                got = CROWDED_READ
+            got = self.receive(self.partial, self.filled, got)
             if got <= 0:
                 return
             self.filled += got
