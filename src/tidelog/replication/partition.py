@@ -206,7 +206,7 @@ class Partition(NativePartition):
             first_copy = log.producers.check(header)
             if first_copy is not None:
                 # The first copy may still be on its way to the disk.
-                durable = log.durable if first_copy.last_offset >= log.end else None
+                durable = log.appender.durable if first_copy.last_offset >= log.end else None
                 end = first_copy.last_offset + 1
                 copy = appended_before(self, first_copy.base_offset, end, durable)
                 return copy._replace(append_time_ms=append_time)
@@ -253,7 +253,7 @@ class Partition(NativePartition):
         if aborted is None:
             pending = log.append(data, base, base, now_ms, base, state.epoch)
         else:
-            pending = log.append_abort(data, base, base, now_ms, state.epoch, aborted)
+            pending = log.appender.append_abort(data, base, base, now_ms, state.epoch, aborted)
         log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
         if pending is None:
             self.wrote(len(data))
@@ -351,7 +351,7 @@ class Partition(NativePartition):
                 pending.add_done_callback(self._replicated)
             for batch in run:
                 if batch.header.producer_id >= 0:
-                    log.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
+                    log.appender.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
         self.state.end = Offset(log.end)
 
     def _replicated(self, done: asyncio.Future[None]) -> None:

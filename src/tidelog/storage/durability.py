@@ -174,7 +174,7 @@ class Durability:
                 end = min(end, segment.end)
             else:
                 sealed.append(segment)
-        plan.others.extend(segment.sync for segment in sealed)
+        plan.others.extend(segment.files.sync for segment in sealed)
         return Progress(end, sealed, self._folder.plan(plan), self._cuts)
 
     def synced(self, progress: Progress) -> None:

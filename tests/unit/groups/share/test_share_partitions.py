@@ -221,7 +221,7 @@ def test_dead_letters_are_copied_before_they_are_archived() -> None:
         await node.acknowledge("ann", part, 1, 3, AcknowledgeType.ACCEPT)
         await asyncio.sleep(1)
         log = node.topic(LETTERS).log
-        found = log.read(0, 1 << 20, log.end)
+        found = log.reader.read(0, 1 << 20, log.end)
         assert found is not None
         (letter,) = read_records(found.file.read(found.size, found.position))
         assert (letter.key, letter.value) == (b"a", b"a")
