@@ -11,7 +11,6 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.log.acceptance import sound
 from tidelog._speed.log.append import NativePartition
-from tidelog._speed.log.batch import stamp
 from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
@@ -248,12 +247,16 @@ class Partition(NativePartition):
             build_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp=now_ms)
         )
         base = log.next
-        stamp(data, 0, base, state.epoch)
         aborted = None if commit else log.producers.aborted_at(producer_id, base)
-        if aborted is None:
-            pending = log.append(data, base, base, now_ms, base, state.epoch)
-        else:
-            pending = log.appender.append_abort(data, base, base, now_ms, state.epoch, aborted)
+        if aborted is not None:
+            log.appender.index_abort(data, now_ms, aborted)
+        try:
+            pending = self.append_unannounced(data)
+        except errors.KafkaStorageError:
+            if aborted is not None:
+                log.appender.forget_abort(base)
+            raise
+        # Readers that are told of the marker must find the transaction ended.
         log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
         if pending is None:
             self.wrote(len(data))

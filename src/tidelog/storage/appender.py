@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidelog._speed.log.append import NativeAppender
 from tidelog._speed.log.batch import Header
@@ -24,6 +24,9 @@ from tidelog.storage.roller import Roller
 from tidelog.storage.segments import rolling
 from tidelog.storage.segments.segment import Segment
 from tidelog.storage.segments.txn_index import Aborted
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Appender(NativeAppender):
@@ -50,27 +53,21 @@ class Appender(NativeAppender):
 
     # Markers, and batches that other logs made
 
-    def append_abort(
-        self, data: Any, base: int, last: int, max_timestamp: int, epoch: int, aborted: Aborted
-    ) -> asyncio.Future[None] | None:
-        """As `append`, for the marker that aborts a transaction: the index has the transaction before the log has the
+    def index_abort(self, marker: Buffer, timestamp: int, aborted: Aborted) -> None:
+        """Before the append of the marker that aborts a transaction: the index has the transaction before the log has the
         marker, so that no reader finds the marker alone."""
         log = self.log
         log.check_online()
-        segment: Segment = self.room_for(data, base, last, max_timestamp)
+        segment: Segment = self.room_for(marker, log.next, log.next, timestamp)
         try:
             segment.indexes.transactions.append(aborted)
         except OSError as problem:
             raise log.volume.failed(problem, f"append to {log.name}") from problem
-        try:
-            return self.append(data, base, last, max_timestamp, last, epoch)
-        except KafkaStorageError:
-            self._forget_abort(segment, base)
-            raise
 
-    def _forget_abort(self, segment: Segment, offset: int) -> None:
+    def forget_abort(self, offset: int) -> None:
+        """The marker could not be appended at `offset`."""
         try:
-            segment.indexes.transactions.truncate_to(offset)
+            self.log.segments.last.indexes.transactions.truncate_to(offset)
         except OSError as problem:
             self.log.volume.failed(problem, f"cut {self.log.name}")
 

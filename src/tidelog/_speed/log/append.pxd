@@ -153,5 +153,8 @@ cdef class NativePartition:
     cdef object append_as_leader(
         self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
     )
+    cdef object append_stamped(
+        self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
+    )
     cdef int note_growth(self, Py_ssize_t size) except -1
     cdef int count_in(self, int64_t first, int64_t end, Py_ssize_t size, int64_t now_ms) except -1

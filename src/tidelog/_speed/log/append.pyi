@@ -180,6 +180,9 @@ class NativePartition:
     def append_made(self, data: bytearray) -> asyncio.Future[None] | None:
         """As `append_led`, for a batch that this broker made itself, which counts as nobody's."""
 
+    def append_unannounced(self, data: bytearray) -> asyncio.Future[None] | None:
+        """As `append_made`; nobody is told that the log grew before the caller tells `wrote`."""
+
     def fetched(self, tally: RequestMetrics, offset: int, end: int, size: int, now_ms: int) -> None:
         """A consumer gets the records from `offset` to before `end`."""
 

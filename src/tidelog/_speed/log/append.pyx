@@ -381,6 +381,15 @@ cdef class NativePartition:
         header = read_header(start, 0, size)
         return self.append_as_leader(start, header, header.last_offset_delta, NOT_COUNTED)
 
+    def append_unannounced(self, bytearray data not None):
+        cdef uint8_t* start = <uint8_t*><char*>data
+        cdef Py_ssize_t size = len(data)
+        cdef Header header
+        if batch_size(start, size) != size:
+            raise ValueError("not one whole batch")
+        header = read_header(start, 0, size)
+        return self.append_stamped(start, header, header.last_offset_delta, NOT_COUNTED)
+
     def fetched(self, RequestMetrics tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
         self.messages_out += end - offset
         self.bytes_out += size
@@ -395,6 +404,15 @@ cdef class NativePartition:
         self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
     ):
         """One sound batch that its producer may send now.  It is as it was if it could not be written."""
+        pending = self.append_stamped(data, header, max_timestamp_at, now_ms)
+        if pending is None:
+            self.note_growth(header.size)
+        return pending
+
+    cdef object append_stamped(
+        self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
+    ):
+        """As `append_as_leader`; nobody is told that the log grew."""
         cdef NativeLogState log = self.log.state
         cdef int32_t epoch = self.state.epoch
         cdef int32_t epoch_before = get_int32(data + EPOCH)
@@ -422,8 +440,6 @@ cdef class NativePartition:
             log.producers.note(header, base)
         if now_ms >= 0:
             self.count_in(base, log.next, header.size, now_ms)
-        if pending is None:
-            self.note_growth(header.size)
         return pending
 
     cdef int note_growth(self, Py_ssize_t size) except -1:
