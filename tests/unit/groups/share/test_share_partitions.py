@@ -289,7 +289,7 @@ def test_a_dead_letter_is_copied_when_its_record_is_here(monkeypatch: pytest.Mon
         await node.fetch("ann", part)
         elsewhere = RecordsElsewhere(monkeypatch)
         await node.acknowledge("ann", part, 0, 0, AcknowledgeType.REJECT)
-        await asyncio.sleep(1)
+        await asyncio.sleep(ARRIVES_S + 0.1)  # less than until the next try
         assert elsewhere.waited == 1
         assert node.topic(LETTERS).log.end == 1
 
