@@ -25,10 +25,9 @@ class SegmentIndexes:
         self.times: TimeIndex | None = None
 
     def created(self) -> None:
-        """The segment is new.  What a crash left under its names goes; indexes are made with their first entries: a file
-        costs more than all else about a new segment."""
+        """The segment is new.  Indexes are made with their first entries: a file costs more than all else about a new
+        segment."""
         self.fresh = True
-        self._files.remove(INDEX, TIME_INDEX, TXN_INDEX)
         self._transactions = TxnIndex(self._volume.disk, self._files.path(TXN_INDEX))
 
     def open_offsets(self, missing: bool) -> OffsetIndex:

@@ -71,8 +71,8 @@ class Segment(NativeSegment):
         """Empty; what a crash left under the same names goes."""
         segment = cls(volume, folder, base, 0, index_bytes_max, interval_bytes)
         try:
-            segment.indexes.created()
             segment.files.create(allocate)
+            segment.indexes.created()
         except OSError:
             # The log may go on in the segment before, past `base`: an empty one must not be found there later.
             segment.remove()

@@ -16,6 +16,7 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 KINDS = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+BESIDE_LOG = KINDS[1:]
 # Transactions are rare: where a segment has none there is no file.
 NEEDED = (LOG, INDEX, TIME_INDEX)
 
@@ -72,7 +73,8 @@ class SegmentFiles:
         return self._disk.open_direct(self.path())
 
     def create(self, allocate: int = 0) -> File:
-        """An empty log, with room reserved for so many bytes."""
+        """An empty log, with room reserved for so many bytes.  What a crash left under the same names goes."""
+        self.remove(*BESIDE_LOG)
         file = self._disk.open(self.path(), create=True)
         if file.size():
             file.truncate(0)

@@ -11,15 +11,7 @@ from collections.abc import Iterable
 
 from tidelog._speed.log.batch import HEADER_SIZE, header_at
 from tidelog.storage.disk import Disk
-from tidelog.storage.segments.segment_files import (
-    INDEX,
-    LOG,
-    NEEDED,
-    TIME_INDEX,
-    TXN_INDEX,
-    SegmentFiles,
-    parse,
-)
+from tidelog.storage.segments.segment_files import BESIDE_LOG, LOG, NEEDED, SegmentFiles, parse
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -67,7 +59,7 @@ def _complete(disk: Disk, folder: str, base: int, existing: list[int]) -> None:
             # The old log goes before its indexes, and these go only where the new ones do not lie already.
             old = SegmentFiles(disk, folder, number)
             old.remove(LOG)
-            for kind in (INDEX, TIME_INDEX, TXN_INDEX):
+            for kind in BESIDE_LOG:
                 if number != base or swap.exists(kind):
                     old.remove(kind)
     rename_final(disk, folder, base)
