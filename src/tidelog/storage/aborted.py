@@ -1,5 +1,5 @@
 """Which aborted transactions a reader has to know of.  Their entries lie with their markers, so the indexes are searched
-from the segment of the first record on, until no later one can have any.  Used by `log`."""
+from the segment of the first record on, until no later one can have any.  Used by `reader`."""
 
 from __future__ import annotations
 

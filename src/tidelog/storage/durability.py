@@ -1,8 +1,8 @@
 """How far a log is on disk for certain, and what it takes to get further.
 
 Below `recovery_point` everything is synced: bytes, indexes of sealed segments, names, leader epochs.  It
-moves only here.  `log` tells what changed and asks after every append whether `flush.messages` or `flush.ms`
-want a sync.
+moves only here.  The parts of the log tell what changed; `Appender` asks after every append whether `flush.messages` or
+`flush.ms` want a sync.
 """
 
 from __future__ import annotations
