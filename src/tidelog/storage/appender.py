@@ -126,8 +126,8 @@ class Appender(NativeAppender):
 
     def append_written(self, append: GroupAppend) -> None:
         log = self.log
-        append.segment.written(append.size, append.end)
-        log.end = append.end
+        append.segment.size += append.size
+        log.end = append.segment.end = append.end
         log.durability.appended_durably(append.end, append.covered)
         log.queued -= 1
         if not log.queued:

@@ -158,10 +158,6 @@ class Segment(NativeSegment):
 
     # Writing
 
-    def written(self, size: int, end: int) -> None:
-        self.size += size
-        self.end = end
-
     def _reserve_index(self) -> None:
         self.index.reserve()
         self.time_index.reserve()
