@@ -51,7 +51,7 @@ def plain(volume: Volume, folder: str) -> None:
         tail = log.end - 1
         print(
             "  read at the tail: "
-            f"{microseconds(20_000, lambda _, log=log, tail=tail: log.read(tail, 1 << 20, log.end)):.2f} us"
+            f"{microseconds(20_000, lambda _, log=log, tail=tail: log.fetch(tail, 1 << 20, log.end)):.2f} us"
         )
 
 
@@ -65,7 +65,7 @@ def anywhere(volume: Volume, folder: str) -> None:
         log.append(data, number, number, NOW_MS + number, number, 0)
     random = Random(1)
     wanted = [random.randrange(500_000) for _ in range(60_000)]
-    cost = microseconds(20_000, lambda number: log.read(wanted[number], 1 << 20, log.end))
+    cost = microseconds(20_000, lambda number: log.fetch(wanted[number], 1 << 20, log.end))
     print(f"read at a random offset of {len(log.segments)} segments: {cost:.2f} us")
 
 

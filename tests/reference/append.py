@@ -11,6 +11,17 @@ OFFSETS_MAX = SEQUENCE_MAX = (1 << 31) - 1
 BATCHES_KEPT = 5
 
 
+def batches_with_entries(sizes: list[int], interval_bytes: int) -> list[int]:
+    """The numbers of the batches that the indexes of a segment have entries of, from the sizes of all its batches."""
+    numbers, since = [], 0
+    for number, size in enumerate(sizes):
+        if since > interval_bytes:
+            numbers.append(number)
+            since = 0
+        since += size
+    return numbers
+
+
 @dataclass
 class ReferenceSegment:
     base: int

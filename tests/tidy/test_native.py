@@ -22,7 +22,6 @@ UPWARD = {
     ("_speed/log/append.pyx", "begin_epoch"),
     ("_speed/log/append.pyx", "file"),
     ("_speed/log/append.pyx", "met"),
-    ("_speed/log/append.pyx", "name"),
     ("_speed/log/append.pyx", "refusal"),
     ("_speed/log/append.pyx", "roll"),
     ("_speed/log/append.pyx", "wrote"),

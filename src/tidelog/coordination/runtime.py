@@ -23,7 +23,7 @@ from tidelog.record.reader import Batch, read_batches
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log import Log
-from tidelog.storage.reading import Slice
+from tidelog.storage.reading import fetch_bytes
 from tidelog.types import Epoch, NodeId
 
 log = logging.getLogger("tidelog.coordination")
@@ -193,28 +193,21 @@ async def _replay(source: Log, machine: M, kinds: RecordTypes, name: str) -> Non
             )
             offset = damage.end
             continue
-        part = source.read(offset, READ_BYTES, source.end)
-        if part is None:
+        data = await fetch_bytes(source, offset, READ_BYTES, source.end)
+        if data is None:
             if offset >= source.end:
                 await source.flush()  # appends that are not in the file yet
             if offset >= source.end or source.end == source.next:
                 return
             continue
         before = offset
-        for batch in read_batches(read_slice(source, part)):
+        for batch in read_batches(data):
             if batch.header.last_offset >= offset:
                 await _replay_batch(batch, machine, kinds, name)
                 offset = batch.header.last_offset + 1
         if offset == before:
             raise errors.CorruptMessage(f"{name} has no complete batch at offset {offset}")
         await asyncio.sleep(0)
-
-
-def read_slice(source: Log, part: Slice) -> bytes:
-    try:
-        return part.file.read(part.size, part.position)
-    except OSError as problem:
-        raise source.read_failed(problem) from problem
 
 
 async def _replay_batch(batch: Batch, machine: M, kinds: RecordTypes, name: str) -> None:

@@ -153,7 +153,7 @@ class Shard(Generic[M]):
         log = self._partition.log
         if log.next > self._partition.state.committed:
             await self.committed(
-                appended_before(self._partition, log.next, log.next, log.durable), timeout_ms
+                appended_before(self._partition, log.next, log.next, log.appender.durable), timeout_ms
             )
 
     async def _durable(self, done: asyncio.Future[None]) -> None:

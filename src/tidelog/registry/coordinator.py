@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
-from tidelog.coordination.runtime import CoordinatorRuntime, read_slice
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.record.reader import read_batches
 from tidelog.registry.validation import SchemaIdCheck, SchemaValidation, subject_wanted
 from tidelog.replication.partitions import Partitions
+from tidelog.storage.reading import fetch_bytes
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:
@@ -195,10 +196,10 @@ class SchemaRegistry:
         while self._taken_in < log.next and not shard.closed:
             if self._taken_in >= log.end:
                 await log.flush()
-            part = log.read(self._taken_in, READ_BYTES, log.end)
-            if part is None:
+            data = await fetch_bytes(log, self._taken_in, READ_BYTES, log.end)
+            if data is None:
                 return
-            for batch in read_batches(read_slice(log, part)):
+            for batch in read_batches(data):
                 if batch.header.last_offset < self._taken_in:
                     continue
                 records = [] if batch.header.control else await asyncio.to_thread(batch.records)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.log.acceptance import sound
 from tidelog._speed.log.append import NativePartition
-from tidelog._speed.log.batch import stamp
 from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
@@ -206,7 +205,7 @@ class Partition(NativePartition):
             first_copy = log.producers.check(header)
             if first_copy is not None:
                 # The first copy may still be on its way to the disk.
-                durable = log.durable if first_copy.last_offset >= log.end else None
+                durable = log.appender.durable if first_copy.last_offset >= log.end else None
                 end = first_copy.last_offset + 1
                 copy = appended_before(self, first_copy.base_offset, end, durable)
                 return copy._replace(append_time_ms=append_time)
@@ -248,12 +247,16 @@ class Partition(NativePartition):
             build_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp=now_ms)
         )
         base = log.next
-        stamp(data, 0, base, state.epoch)
         aborted = None if commit else log.producers.aborted_at(producer_id, base)
-        if aborted is None:
-            pending = log.append(data, base, base, now_ms, base, state.epoch)
-        else:
-            pending = log.append_abort(data, base, base, now_ms, state.epoch, aborted)
+        if aborted is not None:
+            log.appender.index_abort(data, now_ms, aborted)
+        try:
+            pending = self.append_unannounced(data)
+        except errors.KafkaStorageError:
+            if aborted is not None:
+                log.appender.forget_abort(base)
+            raise
+        # Readers that are told of the marker must find the transaction ended.
         log.producers.ended(producer_id, epoch, coordinator_epoch, base, now_ms)
         if pending is None:
             self.wrote(len(data))
@@ -351,7 +354,7 @@ class Partition(NativePartition):
                 pending.add_done_callback(self._replicated)
             for batch in run:
                 if batch.header.producer_id >= 0:
-                    log.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
+                    log.appender.learned(batch.header, lambda batch=batch: batch.view)  # type: ignore[misc]
         self.state.end = Offset(log.end)
 
     def _replicated(self, done: asyncio.Future[None]) -> None:

@@ -257,7 +257,7 @@ class ReplicaFetcher:
                     self._take_partition(key, following.partition, part)
                 except errors.TidelogError as problem:
                     self._delay(key, following.partition, problem)
-                durable = following.partition.log.durable
+                durable = following.partition.log.appender.durable
                 if durable is not None:
                     pending.append(durable)
         return pending

@@ -1,5 +1,5 @@
 """Which aborted transactions a reader has to know of.  Their entries lie with their markers, so the indexes are searched
-from the segment of the first record on, until no later one can have any.  Used by `log`."""
+from the segment of the first record on, until no later one can have any.  Used by `reader`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def between(segments: Segments, start: int, end: int) -> list[Aborted]:
     """Those that have records from `start` on and below `end`."""
     found: list[Aborted] = []
     for segment in segments.above(segments.holding(start) - 1):
-        more, complete = segment.transactions.between(start, end)
+        more, complete = segment.indexes.transactions.between(start, end)
         found += more
         if complete:
             break
@@ -22,7 +22,7 @@ def between(segments: Segments, start: int, end: int) -> list[Aborted]:
 def in_slice(segments: Segments, part: Slice, start: int, end: int) -> list[Aborted]:
     """Those that have records in a slice that was read from `start` on, with the bound `end`; a few more where the index
     does not tell exactly where the slice ends."""
-    if not any(len(segment.transactions) for segment in segments.above(segments.holding(start) - 1)):
+    if not any(len(segment.indexes.transactions) for segment in segments.above(segments.holding(start) - 1)):
         return []
     return between(segments, start, min(end, _end_of(segments, part, start, end)))
 

@@ -111,11 +111,11 @@ class Background:
 
     async def _remove_deleted(self, home: LogDir) -> None:
         disk, files = home.volume.disk, []
-        for log in list(home.volume.trashed):
-            due, all_gone = log.take_deleted()
+        for trash in list(home.volume.trashed):
+            due, all_gone = trash.take_deleted()
             files += due
             if all_gone:
-                home.volume.trashed.pop(log, None)
+                home.volume.trashed.pop(trash, None)
         folders = home.take_due()
         if not files and not folders:
             return
@@ -140,12 +140,12 @@ class Background:
                 continue
             self._apply_retention(name, home, log)
             if home.problem is None:
-                self._resting[name] = (log.retention_due_ms(), config)
+                self._resting[name] = (log.cutter.retention_due_ms(), config)
                 home.rest(name)
 
     def _apply_retention(self, name: TopicPartition, home: LogDir, log: Log) -> None:
         try:
-            count = log.apply_retention(self._bound(name, home))
+            count = log.cutter.apply_retention(self._bound(name, home))
         except TidelogError as problem:
             logger.warning("retention of %s: %s", name, problem)
         else:

@@ -1,8 +1,8 @@
 """How far a log is on disk for certain, and what it takes to get further.
 
 Below `recovery_point` everything is synced: bytes, indexes of sealed segments, names, leader epochs.  It
-moves only here.  `log` tells what changed and asks after every append whether `flush.messages` or `flush.ms`
-want a sync.
+moves only here.  The parts of the log tell what changed; `Appender` asks after every append whether `flush.messages` or
+`flush.ms` want a sync.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Durability:
                 end = min(end, segment.end)
             else:
                 sealed.append(segment)
-        plan.others.extend(segment.sync for segment in sealed)
+        plan.others.extend(segment.files.sync for segment in sealed)
         return Progress(end, sealed, self._folder.plan(plan), self._cuts)
 
     def synced(self, progress: Progress) -> None:

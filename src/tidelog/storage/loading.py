@@ -6,7 +6,6 @@ How long it takes depends on how many segments there are, never on how large the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -19,12 +18,11 @@ from tidelog.storage.epochs import Epochs
 from tidelog.storage.integrity import damage
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.producers import Producers
-from tidelog.storage.segments import swapping
+from tidelog.storage.segments import scanning, swapping
 from tidelog.storage.segments.ordered import Segments
-from tidelog.storage.segments.segment import LOG, TXN_INDEX, Segment, stem
+from tidelog.storage.segments.segment import Segment
+from tidelog.storage.segments.segment_files import LOG, TXN_INDEX, SegmentFiles, parse
 from tidelog.storage.segments.trash import DELETED
-
-_SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
 
 
 class Torn(CorruptMessage):
@@ -64,11 +62,11 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     for segment in segments:
         segment.bad = [each for each in bad if each.base == segment.base]
     for segment in segments:
-        if segment.base in found.transactions and not segment.transactions.sane(segment.base):
-            raise Torn(f"{segment.stem}{TXN_INDEX} is cut, or not an index of transactions")
+        if segment.base in found.transactions and not segment.indexes.transactions.sane(segment.base):
+            raise Torn(f"{segment.files.path(TXN_INDEX)} is cut, or not an index of transactions")
     active = segments[-1]
     try:
-        active.load()
+        scanning.load(active)
     except CorruptMessage as problem:
         raise Torn(str(problem)) from problem
     start = max(start, segments[0].base)
@@ -88,7 +86,7 @@ def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: Top
             volume,
             folder,
             base,
-            volume.disk.size(stem(folder, base) + LOG),
+            SegmentFiles(volume.disk, folder, base).size(),
             config.segment_index_bytes,
             config.index_interval_bytes,
         )
@@ -112,20 +110,20 @@ def scan_folder(disk: Disk, folder: str) -> Found:
         names = disk.list(folder)
     indexes: list[tuple[int, str]] = []
     for name in names:
-        match = _SEGMENT.fullmatch(name)
-        if match is None:
+        file = parse(name)
+        if file is None or file.suffix:
             if name.endswith((DELETED, ".tmp")):
                 disk.remove(f"{folder}/{name}")
             else:
                 found.others.append(name)
-        elif match[2] == LOG:
-            found.bases.add(int(match[1]))
+        elif file.kind == LOG:
+            found.bases.add(file.base)
         else:
-            indexes.append((int(match[1]), name))
-    for base, name in indexes:
+            indexes.append((file.base, file.kind))
+    for base, kind in indexes:
         if base not in found.bases:
-            disk.remove(f"{folder}/{name}")
-        elif name.endswith(TXN_INDEX):
+            SegmentFiles(disk, folder, base).remove(kind)
+        elif kind == TXN_INDEX:
             found.transactions.append(base)
     return found
 

@@ -2,7 +2,7 @@
 
 A producer numbers its records; a batch that continues the numbers is new, one that repeats the last five is answered
 with what became of the first copy, anything else is refused.  Whether a batch is new is judged natively
-(`_speed/log/append.pyx`), before an append, which notes the batch; `log` keeps snapshots of it on disk.
+(`_speed/log/append.pyx`), before an append, which notes the batch; `roller` keeps snapshots of it on disk.
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
-"""What a read gives, and where its bytes are: which segment, from where, up to where.  Used by `log`, which knows the
-bounds.
+"""What a read of a log gives: the answer of `Log.fetch`, of which there are three kinds.
 
-A reader for an answer gets a slice of a file, bytes in memory, or word that the records are not here yet: what keeps
-segments elsewhere, or encrypts them, has its place behind these three."""
+A slice of a file, bytes in memory, or word that the records are not here yet: what keeps segments elsewhere, or
+encrypts them, has its place behind these three.  Whoever calls `Log.fetch` handles all of them; `fetch_bytes` does so
+for readers inside of the broker that only want the bytes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from tidelog._speed.log.batch import Header
-from tidelog.errors import CorruptMessage
 from tidelog.storage.disk import File
-from tidelog.storage.integrity.damage import BadRange
-from tidelog.storage.segments.ordered import Segments
-from tidelog.storage.segments.segment import Segment
 
 
 class Slice(NamedTuple):
@@ -53,7 +47,8 @@ class RecordBytes(NamedTuple):
 
 
 class NotHereYet(NamedTuple):
-    """Records that are on their way: worth another read when `ready` is done."""
+    """Records that are on their way: worth another read when `ready` is done.  Whoever makes it sees to it that `ready` is
+    done in bounded time, also when the records cannot be had: the next read then raises."""
 
     ready: asyncio.Future[None]
 
@@ -61,73 +56,16 @@ class NotHereYet(NamedTuple):
 Records = Slice | RecordBytes
 
 
-def cut_slice(
-    segment: Segment, position: int, header: Header | None, limit: int, bytes_max: int, whole_batch: bool
-) -> Slice | None:
-    """From `position` to `limit`, within `bytes_max`; `header` is the first batch's if it is known
-    already."""
-    size = limit - position
-    if size <= 0:
-        return None
-    if size > bytes_max:
-        first = (segment.header(position) if header is None else header).size
-        if first <= bytes_max:
-            size = bytes_max
-        elif whole_batch:
-            size = first
-        else:
-            return None
-    return Slice(segment.file, position, size)
+class FetchedLog(Protocol):
+    def fetch(
+        self, offset: int, bytes_max: int, end: int, whole_batch: bool = True
+    ) -> Records | NotHereYet | None: ...
+    def read_bytes(self, records: Records) -> bytes: ...
 
 
-def read_anywhere(
-    segments: Segments,
-    bad_ranges: Sequence[BadRange],
-    offset: int,
-    bytes_max: int,
-    end: int,
-    whole_batch: bool,
-) -> Slice | None:
-    """From any segment, around bad ranges, and over the gaps that compaction leaves."""
-    for bad in bad_ranges:
-        if bad.start <= offset < bad.end:
-            raise CorruptMessage(
-                f"{segments.first.folder} is damaged from offset {bad.start} to {bad.end}: "
-                f"read on from {bad.end}, or restore these records from another copy"
-            )
-    for number in range(segments.holding(offset), len(segments)):
-        segment = segments[number]
-        if segment.base >= end:
-            return None
-        position, header = segment.locate(offset)
-        if position < segment.size:
-            limit = _limit(segment, offset, end)
-            return cut_slice(segment, position, header, limit, bytes_max, whole_batch)
-    return None
-
-
-def _limit(segment: Segment, offset: int, end: int) -> int:
-    limit = segment.size
-    for bad in segment.bad:
-        if bad.start >= offset:
-            limit = min(limit, bad.position)
-        if bad.start <= end < bad.end:
-            return limit
-    return limit if end >= segment.end else min(limit, segment.locate(end)[0])
-
-
-def end_of(segments: Segments, part: Records, offset: int, bound: int) -> int:
-    """Past the last record of what was read from `offset` on, with the bound `bound`.  For those who count, so
-    nothing is raised: `offset` when it cannot be told."""
-    if isinstance(part, RecordBytes):
-        return part.end
-    segment = segments.last
-    try:
-        if part.file is segment._file:
-            return segment.end_at(part.position + part.size, offset, bound)
-        for number in range(segments.holding(offset), len(segments)):
-            if part.file is segments[number]._file:
-                return segments[number].end_at(part.position + part.size, offset, bound)
-    except (OSError, CorruptMessage):
-        pass
-    return offset
+async def fetch_bytes(log: FetchedLog, offset: int, bytes_max: int, end: int) -> bytes | None:
+    """The bytes of `Log.fetch`, as soon as they are here; None when there are none.  The log may have changed meanwhile.
+    KafkaStorageError when its disk cannot be read."""
+    while isinstance(records := log.fetch(offset, bytes_max, end), NotHereYet):
+        await asyncio.wait([records.ready])
+    return None if records is None else log.read_bytes(records)

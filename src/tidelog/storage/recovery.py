@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog._speed.log.batch import HEADER_SIZE, Header
+from tidelog._speed.log.index_interval import SEGMENT_OFFSETS_MAX
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints, snapshots
@@ -29,9 +30,10 @@ from tidelog.storage.integrity import damage
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scan import CHUNK_BYTES, next_whole, plausible, whole_batches
 from tidelog.storage.loading import list_segments, read_damage, read_epochs, scan_folder
+from tidelog.storage.segments import scanning
 from tidelog.storage.segments.index import CorruptIndex
 from tidelog.storage.segments.ordered import Segments
-from tidelog.storage.segments.segment import OFFSETS_MAX, Segment
+from tidelog.storage.segments.segment import Segment
 
 
 @dataclass(slots=True)
@@ -108,8 +110,8 @@ class Recovery:
         first = segments.holding(recovery_point - 1)
         oldest = first  # from here on the indexes of transactions are built anew
         for number, segment in enumerate(segments.below(first)):
-            segment.check_indexes()
-            if oldest == first and not segment.transactions.sane(segment.base):
+            scanning.trim_indexes(segment)
+            if oldest == first and not segment.indexes.transactions.sane(segment.base):
                 oldest = number
         end = self._scan_from(first)
         report.start = max(start, segments.first.base)
@@ -167,12 +169,12 @@ class Recovery:
             except (CorruptIndex, CorruptMessage, FileNotFoundError):
                 self.report.indexes_rebuilt += 1
         segment.bad = []
-        segment.restart(0)
+        scanning.restart(segment, 0)
         return 0, expected
 
     def _find_recovery_point(self, segment: Segment) -> tuple[int, int]:
         physical = segment.size
-        if not segment.indexes_sane():
+        if not segment.indexes.sane():
             raise CorruptIndex(f"{segment.path} has an index whose entries do not ascend")
         expected, position = segment.index.floor(self._recovery_point)
         for at, header in segment.headers(position):
@@ -184,18 +186,18 @@ class Recovery:
         segment.bad = [bad for bad in segment.bad if bad.position < position]
         segment.index.truncate_to(expected)
         segment.time_index.truncate_to(expected)
-        if not segment.newest_entry_fits():
+        if not scanning.newest_entry_fits(segment):
             raise CorruptIndex(f"{segment.path} has a time index that does not fit its batches")
-        segment.restart(position)
+        scanning.restart(segment, position)
         return position, expected
 
     def _scan_segment(self, number: int, segment: Segment, position: int, expected: int) -> int:
         file, physical, behind_bad = segment.file, segment.file.size(), -1
-        last_max = segment.base + OFFSETS_MAX
+        last_max = segment.base + SEGMENT_OFFSETS_MAX
         while True:
             began = position
             for at, header in whole_batches(file, position, physical, expected, last_max):
-                segment.scanned(at, header, at == behind_bad)
+                scanning.scanned(segment, at, header, at == behind_bad)
                 self._epochs.assign(header.leader_epoch, header.base_offset)
                 expected, position = header.last_offset + 1, at + header.size
             self.report.scanned_bytes += position - began
@@ -232,7 +234,10 @@ class Recovery:
         return self._power_lost and expected >= self._recovery_point
 
     def _holds_any(self, segment: Segment, expected: int) -> bool:
-        return next_whole(segment.file, 0, segment.size, expected, segment.base + OFFSETS_MAX) is not None
+        return (
+            next_whole(segment.file, 0, segment.size, expected, segment.base + SEGMENT_OFFSETS_MAX)
+            is not None
+        )
 
     def _damaged(self, segment: Segment, bad: BadRange) -> None:
         segment.bad = [*segment.bad, bad]
@@ -270,14 +275,14 @@ class Recovery:
             disk.replace_file(f"{folder}/{checkpoints.LEADER_EPOCHS}", data)
         for segment in self._segments:
             if segment.base >= transactions_from:
-                segment.transactions.clear()
+                segment.indexes.transactions.clear()
         producers, known_to = snapshots.load(
             disk, folder, others, report.start, report.end, transactions_from
         )
         if known_to < report.end:
             for segment, aborted in snapshots.complete(producers, self._segments, known_to, report.end):
                 if aborted.last_offset >= transactions_from:
-                    segment.transactions.append(aborted)
+                    segment.indexes.transactions.append(aborted)
             snapshots.write(disk, folder, report.end, producers, end)
         for segment in self._segments:
             segment.release_all()

@@ -1,7 +1,7 @@
 """Snapshots of a log's producers on disk: `<offset>.snapshot` holds what was known when the log ended there.
 
 One is written when a segment starts and when the log is closed.  They need not survive: a missing or torn one only
-means that more of the log is scanned.  Used by `log`, `loading` and `recovery`.
+means that more of the log is scanned.  Used by `log`, `roller`, `cutter`, `loading` and `recovery`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def play(seed: int) -> tuple[list[bytes | None], list[tuple[str, bytes]], list[o
             )
         for partition in inside.held():
             if partition.topic == OFFSETS_TOPIC and partition.log.end:
-                part = partition.log.read(0, 1 << 30, partition.log.end)
+                part = partition.log.reader.read(0, 1 << 30, partition.log.end)
                 assert part is not None
                 logs.append((str(partition.name), part.file.read(part.size, part.position)))
 

@@ -174,7 +174,7 @@ def state_of(inside: Inside) -> list[Any]:
         facts.append((partition.name, log.start, log.end, log.next, partition.state.end))
         facts.append((partition.state.committed, log.producers.snapshot(log.end)))
         facts.append((segment.size, segment.end, segment.max_timestamp, segment.max_timestamp_offset))
-        facts.append((dict(segment._recent), segment._since_index))
+        facts.append((dict(segment._recent), segment.interval.since))
     return facts
 
 

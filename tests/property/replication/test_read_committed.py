@@ -83,7 +83,7 @@ def read_committed(partition: Partition, bytes_max: int) -> Iterator[Record]:
     log, stable = partition.log, partition.last_stable
     offset = log.start
     while offset < stable:
-        part = log.read(offset, bytes_max, stable)
+        part = log.reader.read(offset, bytes_max, stable)
         if part is None:
             return
         told = sorted(log.aborted(offset, stable, part), key=lambda each: each.first_offset)
@@ -172,7 +172,7 @@ class ReadCommitted(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.it.log.roll()
+        self.it.log.roller.roll()
 
     @rule()
     def restart(self) -> None:

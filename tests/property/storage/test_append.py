@@ -189,7 +189,7 @@ def facts_of(segment: Segment) -> list[Any]:
         segment.first_timestamp,
         segment.max_timestamp,
         segment.max_timestamp_offset,
-        segment._since_index,
+        segment.interval.since,
         [(segment.base + first, second) for first, second in entries(segment.index)],
         [(first, segment.base + second) for first, second in entries(segment.time_index)],
     ]

@@ -33,11 +33,11 @@ def prepared(seed: int) -> tuple[CompactedLog, dict[bytes, bytes | None]]:
 
     async def scenario() -> None:
         write(14)
-        it.log.roll()
+        it.log.roller.roll()
         await it.cleaner.clean_dirtiest()
         it.pass_ms(1_500)
         write(10)
-        it.log.roll()
+        it.log.roller.roll()
         write(2)
         await it.log.flush()
         for folder in ("/", "/data"):
@@ -90,7 +90,7 @@ def test_the_log_is_whole_wherever_the_round_is_struck(seed: int, power: bool) -
         for _ in range(2):
             it.pass_ms(10_000)
             it.put((b"another", b"value"))
-            it.log.roll()
+            it.log.roller.roll()
             asyncio.run(it.cleaner.clean_dirtiest())
         offsets |= {end: (b"another", b"value"), end + 1: (b"another", b"value")}
         check(it, {**expected, b"another": b"value"}, offsets, end + 2)
@@ -108,7 +108,7 @@ def test_a_deleted_key_stays_deleted_when_power_is_lost_after_the_round(seed: in
     async def scenario() -> None:
         for key, value in ((b"other", b"1"), (b"key", b"old"), (b"key", None), (b"last", b"x" * 500)):
             it.put((key, value))
-            it.log.roll()
+            it.log.roller.roll()
         it.put((b"active", b"1"))
         await it.log.flush()
         for folder in ("/", "/data"):
@@ -121,6 +121,6 @@ def test_a_deleted_key_stays_deleted_when_power_is_lost_after_the_round(seed: in
     it.recover(power_lost=True)
     it.pass_ms(10_000)
     it.put((b"more", b"1"))
-    it.log.roll()
+    it.log.roller.roll()
     asyncio.run(it.cleaner.clean_dirtiest())
     assert sorted(it.latest(), key=repr) == [b"active", b"last", b"more", b"other"]

@@ -38,7 +38,7 @@ class CompactionMachine(RuleBasedStateMachine):
             self.it.put(*pairs, codec=codec)
             self.written += [Written(*pair) for pair in pairs]
         if roll:
-            self.it.log.roll()
+            self.it.log.roller.roll()
 
     @rule(ms=st.sampled_from([1, 400, 1_000, 5_000]))
     def time_passes(self, ms: int) -> None:
@@ -105,7 +105,7 @@ class CompactionMachine(RuleBasedStateMachine):
         it, kept = self.it, sorted(self.it.values())
         for offset in range(0, len(self.written), 5):
             expected = next((each for each in kept if each >= offset), None)
-            found = it.log.read(offset, 1 << 20, it.log.end)
+            found = it.log.reader.read(offset, 1 << 20, it.log.end)
             if found is not None and expected is not None:
                 data = found.file.read(found.size, found.position)
                 first = next(iter(read_records(data, offset)), None)

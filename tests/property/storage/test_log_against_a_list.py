@@ -95,7 +95,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.log.roller.roll()
         self._forget_gap(self.end)
 
     @rule()
@@ -136,7 +136,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(retained=st.integers(0, 3000))
     def retain(self, retained: int) -> None:
         self.log.reconfigure(replace(CONFIG, retention_bytes=retained))
-        self.log.apply_retention(committed=self.end)
+        self.log.cutter.apply_retention(committed=self.end)
         self.log.reconfigure(CONFIG)
         assert self.log.start >= self.start
         self.start = self.log.start
@@ -187,7 +187,7 @@ class LogMachine(RuleBasedStateMachine):
     def read(self, share: float, bytes_max: int, bound: float, whole: bool) -> None:
         offset = int(self.start + share * (self.end - self.start))
         end = int(self.start + bound * (self.end - self.start))
-        found = self.log.read(offset, bytes_max, end, whole)
+        found = self.log.reader.read(offset, bytes_max, end, whole)
         wanted = [entry for entry in self.entries if entry.end > offset and entry.end <= end]
         data = content(found)
         if found is None:
@@ -235,7 +235,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def remove_deleted_files(self) -> None:
-        paths, all_gone = self.log.take_deleted()
+        paths, all_gone = self.log.roller.trash.take_deleted()
         assert all_gone
         for path in paths:
             self.disk.remove(path)
@@ -281,7 +281,7 @@ class LogMachine(RuleBasedStateMachine):
         found: list[Entry] = []
         offset = self.log.start
         while offset < self.log.end:
-            data = content(self.log.read(offset, 1000, self.log.end))
+            data = content(self.log.reader.read(offset, 1000, self.log.end))
             headers = walk(data)
             if not headers:
                 break

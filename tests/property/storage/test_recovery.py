@@ -92,7 +92,7 @@ def test_no_record_that_rotted_is_served(shape: list[tuple[int, int]], chance: R
     served: list[int] = []
     for offset in range(log.end):
         try:
-            found = log.read(offset, 1, log.end)
+            found = log.reader.read(offset, 1, log.end)
         except CorruptMessage:
             assert any(bad.start <= offset < bad.end for bad in report.damaged)
         else:

@@ -16,6 +16,7 @@ from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record import EndMarker, Marker, build_batch, build_marker
 from tidelog.storage.files import OpenFiles
+from tidelog.storage.integrity.damage_notes import note_damage
 from tidelog.storage.integrity.restoring import fits, restore
 from tidelog.storage.integrity.verification import find_damage
 from tidelog.storage.log import Log
@@ -67,7 +68,7 @@ def write(log: Log, steps: list[tuple[int, str]]) -> None:
         append(log, data)
         for header in walk(data):
             if header.producer_id >= 0:
-                log.learned(header, partial(bytes, data))
+                log.appender.learned(header, partial(bytes, data))
 
 
 def facts(log: Log) -> object:
@@ -105,7 +106,7 @@ def test_a_restored_log_knows_the_transactions_of_one_that_was_never_damaged(
     for path, header in rotten[:late]:
         disk.rot(path, header.position + 61 + chance.randrange(header.size - 61))
         segment = log.segments[log.segments.holding(header.base_offset)]
-        log.damage_found(segment, find_damage(disk.open(path), segment.base, segment.size, segment.end))
+        note_damage(log, segment, find_damage(disk.open(path), segment.base, segment.size, segment.end))
 
     async def mend() -> None:
         for bad in log.damaged:

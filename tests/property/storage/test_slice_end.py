@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.unit.storage.making import append, batch, content, make_volume, open_log
 from tidelog._speed.log.batch import walk
 from tidelog.config import TopicConfig
-from tidelog.storage.reading import end_of
 
 SMALL = TopicConfig(segment_bytes=3000, index_interval_bytes=300)
 
@@ -27,7 +26,7 @@ def test_the_end_of_a_slice_is_that_of_its_last_whole_batch(
         bounds.append(log.end)
     bound = data.draw(st.sampled_from(bounds[1:]))
     offset = data.draw(st.integers(0, bound - 1))
-    part = log.read(offset, data.draw(st.integers(100, 5000)), bound)
+    part = log.reader.read(offset, data.draw(st.integers(100, 5000)), bound)
     assert part is not None
     expected = walk(content(part))[-1].last_offset + 1
-    assert end_of(log.segments, part, offset, bound) == expected
+    assert log.reader.end_of(part, offset, bound) == expected

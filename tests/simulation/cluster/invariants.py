@@ -85,7 +85,7 @@ def _content(partition: Partition, start: int, end: int) -> bytes:
     content = b""
     offset = start
     while offset < end:
-        part = partition.log.read(offset, 1 << 20, end)
+        part = partition.log.reader.read(offset, 1 << 20, end)
         if part is None:
             break
         data = part.file.read(part.size, part.position)

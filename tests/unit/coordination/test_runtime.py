@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.unit.coordination.node import TOPIC, Ledger, Node, entry
+from tests.unit.storage.elsewhere import RecordsElsewhere
 from tidelog import errors
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.runtime import RELOAD_S, CoordinatorRuntime
@@ -175,5 +176,22 @@ def test_a_shard_goes_when_its_topic_does() -> None:
         assert shard in closed and len(closed) == 3
         with pytest.raises(errors.NotCoordinator):
             shard.append([entry("a", 1)])
+
+    run(scenario)
+
+
+def test_records_that_are_not_here_yet_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(_: Random) -> None:
+        node = Node()
+        coordinator = await node.start()
+        await coordinator.topic.ensure()
+        shard = coordinator.shard("a")
+        await shard.committed(shard.append([entry("a", 3)]), WAIT_MS)
+        await node.crash()
+        elsewhere = RecordsElsewhere(monkeypatch)
+        coordinator = await node.start()
+        await until_loaded(coordinator)
+        assert elsewhere.waited > 0
+        assert coordinator.shard("a").machine.amounts == {"a": 3}
 
     run(scenario)

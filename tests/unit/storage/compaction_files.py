@@ -12,7 +12,7 @@ from tidelog.storage.compaction.compactor import Compactor
 from tidelog.storage.compaction.job import Job, Progress, Rewritten
 from tidelog.storage.compaction.rules import Source
 from tidelog.storage.disk import Disk
-from tidelog.storage.segments.segment import INDEX, LOG, TIME_INDEX, stem
+from tidelog.storage.segments.segment_files import INDEX, LOG, TIME_INDEX, stem
 
 NOW_MS = 1_700_000_000_000
 TOKEN = "round1"

@@ -91,7 +91,7 @@ class CompactedLog:
         found: list[Batch] = []
         offset = self.log.start
         while offset < self.log.end:
-            batches = list(read_batches(content(self.log.read(offset, 1 << 20, self.log.end))))
+            batches = list(read_batches(content(self.log.reader.read(offset, 1 << 20, self.log.end))))
             if not batches:
                 break
             found += batches

@@ -14,7 +14,8 @@ from tidelog.record.reader import read_records
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
-from tidelog.storage.log import Log, Slice
+from tidelog.storage.log import Log
+from tidelog.storage.reading import Slice
 from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
 
@@ -95,7 +96,7 @@ def read_all(log: Log, offset: int | None = None, bytes_max: int = 1 << 20) -> l
     found: list[Record] = []
     while offset < log.end:
         try:
-            records = list(read_records(content(log.read(offset, bytes_max, log.end)), offset))
+            records = list(read_records(content(log.reader.read(offset, bytes_max, log.end)), offset))
         except CorruptMessage:
             break
         if not records:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tidelog._speed.log.index_interval import SEGMENT_OFFSETS_MAX
 from tidelog.config import TopicConfig
 from tidelog.storage.compaction.rules import (
-    OFFSETS_MAX,
     Dirt,
     SealedSegment,
     Source,
@@ -116,10 +116,10 @@ def test_neighbours_are_joined_up_to_the_size_of_an_index() -> None:
 
 
 def test_a_segment_never_spans_more_offsets_than_its_index_can_name() -> None:
-    far = sources(1, 1, 1, span=OFFSETS_MAX - 5)
-    assert bases(group_sources(far, 3 * OFFSETS_MAX, 100, 100)) == [[0], [far[1].base], [far[2].base]]
-    close = sources(1, 1, span=OFFSETS_MAX - 5)
+    far = sources(1, 1, 1, span=SEGMENT_OFFSETS_MAX - 5)
+    assert bases(group_sources(far, 3 * SEGMENT_OFFSETS_MAX, 100, 100)) == [[0], [far[1].base], [far[2].base]]
+    close = sources(1, 1, span=SEGMENT_OFFSETS_MAX - 5)
     assert len(group_sources(close, close[1].base + 6, 100, 100)) == 1
     assert len(group_sources(close, close[1].base + 7, 100, 100)) == 2
-    empty = sources(1, 0, 0, span=OFFSETS_MAX)
-    assert len(group_sources(empty, 3 * OFFSETS_MAX, 100, 100)) == 1, "empty ones never stay behind"
+    empty = sources(1, 0, 0, span=SEGMENT_OFFSETS_MAX)
+    assert len(group_sources(empty, 3 * SEGMENT_OFFSETS_MAX, 100, 100)) == 1, "empty ones never stay behind"

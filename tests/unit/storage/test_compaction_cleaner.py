@@ -55,7 +55,7 @@ def test_reads_begin_anywhere_also_in_gaps() -> None:
     clean(it)
     kept = sorted(it.values())
     for offset in range(20):
-        found = it.log.read(offset, 1, it.log.end)
+        found = it.log.reader.read(offset, 1, it.log.end)
         assert found is not None
         first = next(iter(read_records(content(found), offset)), None)
         assert first is not None and first.offset == min(k for k in kept if k >= offset)
@@ -82,7 +82,7 @@ def test_old_files_go_after_their_delay_and_no_others_stay() -> None:
     assert any(name.endswith(".deleted") for name in it.names())
     assert not any(name.endswith((".cleaned", ".swap")) for name in it.names())
     it.pass_ms(60_000)
-    due, all_gone = it.log.take_deleted()
+    due, all_gone = it.log.roller.trash.take_deleted()
     assert all_gone
     for path in due:
         it.disk.remove(path)
@@ -157,15 +157,15 @@ def test_tombstones_are_seen_for_their_retention_and_then_go() -> None:
     it = CompactedLog()
     it.put((b"a", b"1"), (b"b", b"1"))
     it.put((b"a", None))
-    it.log.roll()
+    it.log.roller.roll()
     it.put((b"c", b"1"))
-    it.log.roll()
+    it.log.roller.roll()
     assert clean(it)
     assert it.values() == {1: (b"b", b"1"), 2: (b"a", None), 3: (b"c", b"1")}
     for ms, seen in ((999, True), (1, False)):
         it.pass_ms(ms)
         it.put((b"d", b"%d" % ms))
-        it.log.roll()
+        it.log.roller.roll()
         assert clean(it)
         assert ((b"a", None) in it.values().values()) is seen
     assert it.latest() == {b"b": b"1", b"c": b"1", b"d": b"1"}
@@ -191,7 +191,7 @@ def test_a_producer_is_known_after_its_records_are_gone_and_the_log_is_opened_an
         it.log.producers.appended(_header(it), it.log.end - 1)
     fill(it, 4)
     it.put((b"a", b"last"))
-    it.log.roll()
+    it.log.roller.roll()
     fill(it, 1)
     assert clean(it)
     empty = [batch.header for batch in it.batches() if batch.header.producer_id == 7]
@@ -297,7 +297,7 @@ def test_segments_that_retention_took_meanwhile_are_not_brought_back() -> None:
 
     def delete_first() -> None:
         it.log.advance_start(it.log.segments[1].base)
-        assert it.log.apply_retention(it.log.end) == 1
+        assert it.log.cutter.apply_retention(it.log.end) == 1
 
     runner.then = delete_first
     first = it.log.segments.first.base
@@ -356,7 +356,7 @@ def test_a_segment_without_its_indexes_is_compacted_all_the_same() -> None:
     it.restart()
     first = it.log.segments.first
     for kind in (".index", ".timeindex"):
-        it.disk.remove(first.stem + kind)
+        it.disk.remove(first.files.stem + kind)
     assert clean(it)
     assert it.latest() == {b"key-%d" % (n % 3): b"value %d" % n for n in (17, 18, 19)}
 

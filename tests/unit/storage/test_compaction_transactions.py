@@ -22,7 +22,7 @@ from tidelog.record import EndMarker, Marker, build_marker, read_batches
 from tidelog.record.builder import read_marker
 from tidelog.storage.compaction.job import Aborted, Job, LastRecord
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.segments.segment import TXN_INDEX
+from tidelog.storage.segments.segment_files import TXN_INDEX
 from tidelog.storage.segments.txn_index import decode
 
 RETENTION_MS = 60_000

@@ -51,11 +51,11 @@ def test_the_end_moves_when_the_bytes_are_on_disk() -> None:
         disk, _, log = synced_log(random)
         done = send(log, 3)
         assert (log.next, log.end) == (3, 0)
-        assert log.read(0, 1000, 3) is None
-        assert log.durable is done
+        assert log.reader.read(0, 1000, 3) is None
+        assert log.appender.durable is done
         await done
         assert (log.next, log.end, log.recovery_point) == (3, 3, 3)
-        assert log.durable is None
+        assert log.appender.durable is None
         disk.crash(random)
         assert disk.read_file(f"{FOLDER}/{0:020d}.log") == batch(0, 3)
 
@@ -143,7 +143,7 @@ def test_a_failing_disk_takes_the_directory_offline(operation: Any) -> None:
         with pytest.raises(KafkaStorageError, match="offline"):
             send(log)
         with pytest.raises(KafkaStorageError, match="offline"):
-            log.read(0, 1000, 1)
+            log.reader.read(0, 1000, 1)
 
     run(scenario)
 

@@ -78,7 +78,7 @@ def test_many_logs_share_few_descriptors_and_slices_stay_readable(tmp_path: Path
     for log in logs:
         for _ in range(3):
             append(log, batch(log.next))
-        slices.append(log.read(0, 1000, log.end))
+        slices.append(log.reader.read(0, 1000, log.end))
     kept = {id(each.file) for each in slices if each is not None}
     assert len(os.listdir("/proc/self/fd")) <= before + 12 + len(kept)
     assert all(content(each)[:61] == batch(0)[:61] for each in slices)

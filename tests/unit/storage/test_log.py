@@ -30,7 +30,7 @@ SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
 def test_a_new_log_is_empty_and_starts_at_zero() -> None:
     log = open_log(make_volume())
     assert (log.start, log.end, log.next, log.size) == (0, 0, 0, 0)
-    assert log.read(0, 1000, 0) is None
+    assert log.reader.read(0, 1000, 0) is None
 
 
 def test_what_was_appended_is_read_back_from_any_offset() -> None:
@@ -46,7 +46,7 @@ def test_a_read_starts_with_the_batch_that_holds_the_offset() -> None:
     log = open_log(make_volume())
     append(log, batch(0, count=5))
     append(log, batch(5, count=5))
-    assert walk(content(log.read(7, 1000, log.end)))[0].base_offset == 5
+    assert walk(content(log.reader.read(7, 1000, log.end)))[0].base_offset == 5
 
 
 @pytest.mark.parametrize("config", [SMALL, TopicConfig()], ids=["many segments", "one segment"])
@@ -55,10 +55,10 @@ def test_a_read_stops_before_the_batch_that_holds_the_end_bound(config: TopicCon
     for _ in range(40):
         append(log, batch(log.next, count=2))
     for end in range(81):
-        found = walk(content(log.read(0, 1 << 20, end)))
+        found = walk(content(log.reader.read(0, 1 << 20, end)))
         assert all(header.last_offset < end for header in found)
-    assert log.read(4, 1000, 4) is None
-    assert log.read(4, 1000, 5) is None
+    assert log.reader.read(4, 1000, 4) is None
+    assert log.reader.read(4, 1000, 5) is None
 
 
 def test_offsets_outside_the_log_are_refused() -> None:
@@ -66,8 +66,8 @@ def test_offsets_outside_the_log_are_refused() -> None:
     append(log, batch(10))
     for offset in (9, 12):
         with pytest.raises(OffsetOutOfRange):
-            log.read(offset, 1000, log.end)
-    assert log.read(11, 1000, log.end) is None
+            log.reader.read(offset, 1000, log.end)
+    assert log.reader.read(11, 1000, log.end) is None
 
 
 def test_the_first_batch_comes_whole_however_small_the_bound() -> None:
@@ -75,9 +75,9 @@ def test_the_first_batch_comes_whole_however_small_the_bound() -> None:
     data = batch(0, value=bytes(5000))
     append(log, data)
     append(log, batch(1))
-    assert content(log.read(0, 10, log.end)) == data
-    assert log.read(0, 10, log.end, whole_batch=False) is None
-    assert content(log.read(0, len(data) + 5, log.end))[: len(data)] == data
+    assert content(log.reader.read(0, 10, log.end)) == data
+    assert log.reader.read(0, 10, log.end, whole_batch=False) is None
+    assert content(log.reader.read(0, len(data) + 5, log.end))[: len(data)] == data
 
 
 def test_reads_are_the_same_after_a_clean_stop() -> None:
@@ -204,10 +204,10 @@ def test_a_roll_that_finds_the_disk_full_changes_nothing() -> None:
     fill(log, 3)
     disk.fail("open", "*.snapshot", errno.ENOSPC)
     with pytest.raises(KafkaStorageError, match="full"):
-        log.roll()
+        log.roller.roll()
     assert [segment.base for segment in log.segments] == [0]
     fill(log, 2)
-    log.roll()
+    log.roller.roll()
     fill(log, 2)
     assert offsets(log) == list(range(7))
 
@@ -219,7 +219,7 @@ def test_reads_of_a_failing_disk_take_the_directory_offline() -> None:
     fill(log, 60)
     disk.fail("read", "*.log", errno.EIO)
     with pytest.raises(KafkaStorageError, match="offline"):
-        log.read(1, 10, 60)
+        log.reader.read(1, 10, 60)
     with pytest.raises(KafkaStorageError, match="offline"):
         log.offset_for_time(0)
     assert volume.problem is not None

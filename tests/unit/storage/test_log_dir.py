@@ -170,7 +170,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_bytes_later() -> None:
         home = await started(disk)
         log = home.create(ORDERS, TOPIC_ID, CONFIG)
         fill(log, 3)
-        held = log.read(0, 1000, 3)
+        held = log.reader.read(0, 1000, 3)
         home.delete(ORDERS, delay_ms=1000)
         assert (home.names, home.logs) == (set(), {})
         assert held is not None

@@ -180,7 +180,7 @@ def test_a_log_that_is_cut_while_it_moves_has_nothing_of_what_was_cut(again: boo
 def _last(log):  # type: ignore[no-untyped-def]
     from tidelog._speed.log.batch import walk
 
-    found = log.read(log.end - 1, 1, log.end)
+    found = log.reader.read(log.end - 1, 1, log.end)
     header = walk(found.file.read(found.size, found.position))[0]
     return header, header.base_offset
 

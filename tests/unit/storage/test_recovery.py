@@ -99,7 +99,7 @@ def test_a_batch_that_rotted_is_reported_and_never_served_and_the_rest_goes_on(a
     assert offsets(log) == [0, 1, 2, 3]
     assert offsets(log, 5) == [5, 6, 7, 8, 9]
     with pytest.raises(CorruptMessage, match="from offset 4 to 5"):
-        log.read(4, 1000, log.end)
+        log.reader.read(4, 1000, log.end)
 
 
 def test_damage_is_remembered_by_later_starts() -> None:
@@ -110,13 +110,13 @@ def test_damage_is_remembered_by_later_starts() -> None:
     log.close()
     again = open_log(volume, CONFIG, recovery_point=35)
     with pytest.raises(CorruptMessage):
-        again.read(4, 1000, again.end)
+        again.reader.read(4, 1000, again.end)
     assert offsets(again, 5) == list(range(5, 35))
     again.close()
     report = recover(volume, point=35)
     assert report.damaged == []  # nothing new
     with pytest.raises(CorruptMessage):
-        reopened(volume, report).read(4, 1000, 35)
+        reopened(volume, report).reader.read(4, 1000, 35)
 
 
 def test_damage_goes_with_its_segment() -> None:
@@ -124,7 +124,7 @@ def test_damage_goes_with_its_segment() -> None:
     disk.rot(FIRST, 4 * SIZE + 62, b"rotten")
     log = reopened(volume, recover(volume))
     log.advance_start(40)
-    assert log.apply_retention(60) > 0
+    assert log.cutter.apply_retention(60) > 0
     assert log.damaged == ()
     assert b"\n0\n" in disk.read_file(f"{FOLDER}/{DAMAGE}")
 
@@ -183,7 +183,7 @@ def test_a_gap_that_was_there_before_the_power_loss_is_no_loss() -> None:
     volume = make_volume(disk)
     log = open_log(volume, CONFIG)
     fill(log, 3)
-    log.roll(10)
+    log.roller.roll(10)
     append(log, batch(10))
     disk.kill()
     volume = replace(volume, files=OpenFiles(16))
@@ -223,7 +223,7 @@ def test_indexes_that_are_missing_or_wrong_are_built_anew(kind: str, trouble: st
     assert (report.end, report.damaged) == (100, [])
     log = reopened(volume, report)
     for offset in range(100):
-        found = log.read(offset, 1, 100)
+        found = log.reader.read(offset, 1, 100)
         assert found is not None
         assert read_all(log, offset)[0].offset == offset
     assert log.offset_for_time(NOW_MS) is not None
@@ -294,7 +294,7 @@ def test_what_was_truncated_does_not_come_back_beside_what_replaced_it(seed: int
     volume.recovery_points.offsets[log.name] = 10
     volume.recovery_points.save()
     log.truncate_to(6)
-    log.roll()
+    log.roller.roll()
     fill(log, 6, value=b"later")
     volume = crashed_after(disk, volume, seed)
     volume.recovery_points.load()
@@ -314,7 +314,7 @@ def test_times_are_right_when_a_sealed_segment_lost_its_indexes_with_the_power(s
         append(log, batch(n, timestamp=NOW_MS + n))
     log.segments.last.file.sync()
     disk.sync_folder("/data")
-    log.roll()
+    log.roller.roll()
     append(log, batch(300, timestamp=NOW_MS + 300))
     disk.sync_folder(FOLDER)
     volume = crashed_after(disk, volume, seed)

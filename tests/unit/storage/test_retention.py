@@ -87,7 +87,7 @@ def test_an_old_log_is_emptied_and_goes_on_where_it_was() -> None:
     log = open_log(volume, TopicConfig(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=5000))
     fill(log, 20)
     volume.clock.ms = NOW_MS + 1002  # type: ignore[attr-defined]
-    assert log.apply_retention(committed=20) > 3
+    assert log.cutter.apply_retention(committed=20) > 3
     assert (log.start, log.end, log.size, len(log.segments)) == (20, 20, 0, 1)
     append(log, batch(20))
     assert offsets(log) == [20]
@@ -97,14 +97,14 @@ def test_deleted_files_keep_their_bytes_for_a_while() -> None:
     volume = make_volume()
     log = open_log(volume, TopicConfig(segment_bytes=300, retention_bytes=500, file_delete_delay_ms=5000))
     fill(log, 20)
-    held = log.read(0, 1000, 20)
-    assert log.apply_retention(committed=20) > 0
+    held = log.reader.read(0, 1000, 20)
+    assert log.cutter.apply_retention(committed=20) > 0
     assert held is not None
     assert held.file.read(8, held.position) == bytes(8)
     assert any(name.endswith(".deleted") for name in volume.disk.list(FOLDER))
-    assert log.take_deleted() == ([], False)
+    assert log.roller.trash.take_deleted() == ([], False)
     volume.clock.ms += 5000  # type: ignore[attr-defined]
-    paths, last = log.take_deleted()
+    paths, last = log.roller.trash.take_deleted()
     assert last
     assert all(path.endswith(".deleted") for path in paths)
     assert len(paths) % 3 == 0
@@ -115,7 +115,7 @@ def test_what_was_deleted_before_a_stop_is_gone_after_it() -> None:
     config = TopicConfig(segment_bytes=300, retention_bytes=500)
     log = open_log(volume, config)
     fill(log, 20)
-    log.apply_retention(committed=20)
+    log.cutter.apply_retention(committed=20)
     start = log.start
     log.close()
     log = open_log(volume, config)
@@ -133,9 +133,9 @@ def test_a_compacted_topic_keeps_its_old_segments() -> None:
     )
     fill(log, 20)
     volume.clock.ms += 1000  # type: ignore[attr-defined]
-    assert log.apply_retention(committed=20) == 0
+    assert log.cutter.apply_retention(committed=20) == 0
     log.advance_start(10)
-    assert log.apply_retention(committed=20) > 0
+    assert log.cutter.apply_retention(committed=20) > 0
 
 
 def test_records_below_the_start_are_not_read_any_more() -> None:

@@ -83,7 +83,7 @@ def test_damage_in_any_field_is_found_remembered_and_read_around(at: int, open_n
         assert log.damaged == (BadRange(base + 2, base + 3, base, 2 * SIZE, SIZE),)
         assert list(home.volume.damaged) == [NAME]
         with pytest.raises(CorruptMessage):
-            log.read(base + 2, 1000, log.end)
+            log.reader.read(base + 2, 1000, log.end)
         assert offsets(log, base + 3) == list(range(base + 3, 100))
         await home.stop()
         again = await started(disk, random)
@@ -157,7 +157,7 @@ def test_what_a_reader_could_not_make_sense_of_is_checked_at_once() -> None:
         task = asyncio.ensure_future(scrubber_of(home).run())
         disk.rot(log.segments[1].path, 8, b"\xff\xff\xff\xff")
         with pytest.raises(CorruptMessage):
-            log.read(log.segments[1].base, 1000, log.end)
+            log.reader.read(log.segments[1].base, 1000, log.end)
         await asyncio.sleep(2)
         assert [bad.start for bad in log.damaged] == [log.segments[1].base]
         task.cancel()

@@ -101,6 +101,6 @@ def test_the_tail_is_found_without_a_read() -> None:
     log = open_log(make_volume(disk), CONFIG)
     fill(log, 1000)
     disk.fail("read", "*.log", times=1)
-    found = log.read(999, 1 << 20, 1000)
+    found = log.reader.read(999, 1 << 20, 1000)
     assert found is not None
     assert (found.position, found.size) == (999 * SIZE, SIZE)

@@ -14,7 +14,7 @@ from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
 from tidelog.storage.segments import swapping
-from tidelog.storage.segments.segment import SUFFIXES, stem
+from tidelog.storage.segments.segment_files import KINDS, stem
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=300, cleanup_policy=frozenset(["compact"]))
@@ -35,7 +35,7 @@ def written(disk: VirtualDisk) -> tuple[Volume, Log]:
 
 def clean(disk: VirtualDisk) -> None:
     """What the compactor leaves."""
-    for kind in SUFFIXES:
+    for kind in KINDS:
         file = disk.open(stem(FOLDER, 0) + kind + ".x" + swapping.CLEANED, create=True)
         if kind == ".log":
             file.write(b"".join(batch(offset) for offset in KEPT), 0)
@@ -45,13 +45,13 @@ def clean(disk: VirtualDisk) -> None:
 def swap(disk: VirtualDisk, log: Log) -> None:
     clean(disk)
     swapping.make_ready(disk, FOLDER, 0, ".x" + swapping.CLEANED)
-    log.replace_segments([log.segments[0], log.segments[1]], 0)
+    log.cutter.replace_segments([log.segments[0], log.segments[1]], 0)
 
 
 def test_reads_go_on_over_the_gaps() -> None:
     disk = VirtualDisk(Random(1))
     volume, log = written(disk)
-    held = log.read(0, 1000, 20)
+    held = log.reader.read(0, 1000, 20)
     swap(disk, log)
     assert offsets(log) == [*KEPT, *range(8, 20)]
     assert offsets(log, 6) == list(range(8, 20))
@@ -65,10 +65,10 @@ def test_reads_go_on_over_the_gaps() -> None:
 def test_a_segment_with_nothing_left_is_empty() -> None:
     disk = VirtualDisk(Random(1))
     _, log = written(disk)
-    for kind in SUFFIXES:
+    for kind in KINDS:
         disk.open(stem(FOLDER, 0) + kind + swapping.CLEANED, create=True).sync()
     swapping.make_ready(disk, FOLDER, 0)
-    log.replace_segments([log.segments[0], log.segments[1]], 0)
+    log.cutter.replace_segments([log.segments[0], log.segments[1]], 0)
     assert offsets(log) == list(range(8, 20))
 
 

@@ -65,7 +65,7 @@ def test_an_older_plan_does_not_replace_the_newer_epochs() -> None:
     async def scenario(random: Random) -> None:
         disk, volume, log = held_log(random)
         append(log, batch(0, epoch=1))
-        log.roll()
+        log.roller.roll()
         disk.held = []
         (sealed,) = volume.rolled
         housekeeping = asyncio.ensure_future(sealed.sync_sealed())
@@ -88,7 +88,7 @@ def test_an_append_is_durable_only_with_the_name_of_its_segment(seed: int) -> No
     async def scenario(random: Random) -> None:
         disk, volume, log = held_log(random, SYNCED)
         await append(log, batch(0))  # type: ignore[misc]
-        log.roll()
+        log.roller.roll()
         disk.held = []
         (sealed,) = volume.rolled
         housekeeping = asyncio.ensure_future(sealed.sync_sealed())
@@ -113,7 +113,7 @@ def test_what_an_append_could_not_make_durable_is_made_so_by_the_next(seed: int)
         failing = append(log, batch(0))
         await turns()
         log.wrote(f"{FOLDER}/{checkpoints.PARTITION_METADATA}")
-        housekeeping = asyncio.ensure_future(log._durability.sync_sealed())
+        housekeeping = asyncio.ensure_future(log.state.durability.sync_sealed())
         await turns()
         disk.fail("write", "*.log", errno.ENOSPC)
         disk.let_go(0)
@@ -137,9 +137,9 @@ def test_a_sync_tells_nothing_of_what_was_written_after_a_cut(sealed: bool) -> N
         disk, _, log = held_log(random)
         fill(log, 10)
         if sealed:
-            log.roll()
+            log.roller.roll()
         disk.held, disk.hold_ends = [], True
-        synced = asyncio.ensure_future(log._durability.sync_sealed()) if sealed else log.flush()
+        synced = asyncio.ensure_future(log.state.durability.sync_sealed()) if sealed else log.flush()
         await turns()
         log.truncate_to(3)
         fill(log, 12, value=b"fetched from the new leader")
@@ -161,7 +161,7 @@ def test_no_sync_tells_of_appends_that_are_on_their_way(flushed: bool) -> None:
         disk.held = []
         sent = append(log, batch(1))
         await turns()
-        log.roll()
+        log.roller.roll()
         (sealed,) = volume.rolled
         housekeeping = asyncio.ensure_future(sealed.sync_sealed())
         await turns()
@@ -193,7 +193,7 @@ def test_a_full_disk_costs_a_truncation_and_no_directory(anew: bool) -> None:
         disk.limit_free(0)
         with pytest.raises(KafkaStorageError, match="full"):
             cut()
-        assert (volume.problem, log.end, log.cuts) == (None, 10, 0)
+        assert (volume.problem, log.end, log.state.cuts) == (None, 10, 0)
         disk.heal()
         cut()
         assert (volume.problem, log.end) == (None, 20 if anew else 3)
@@ -219,7 +219,7 @@ def test_a_slow_disk_stays_online_while_epochs_change(tmp_path: Path) -> None:
             sent = append(log, batch(log.next, epoch=epoch))
             await asyncio.sleep(0)
             also = append(log, batch(log.next, epoch=epoch + 1))
-            log.roll()
+            log.roller.roll()
             await asyncio.gather(sent, also, *(each.sync_sealed() for each in volume.rolled))  # type: ignore[call-overload]
             assert volume.problem is None
             path = f"{tmp_path}/orders-0/{checkpoints.LEADER_EPOCHS}"

@@ -22,7 +22,7 @@ from tidelog.storage.disk import SystemDisk
 from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
-from tidelog.storage.segments.segment import TXN_INDEX, stem
+from tidelog.storage.segments.segment_files import TXN_INDEX, stem
 from tidelog.storage.segments.txn_index import Aborted, TxnIndex, decode, sane
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import Epoch, NodeId
@@ -99,11 +99,11 @@ class Writer:
         self.write(1)
         self.write(2)
         self.end(2, commit=False)
-        self.log.roll()
+        self.log.roller.roll()
         self.write(2)
         self.end(1, commit=False)
         self.end(2, commit=True)
-        self.log.roll()
+        self.log.roller.roll()
         self.write(1)
         self.end(1, commit=False)
         self.write(2)
@@ -118,7 +118,9 @@ def test_transactions_are_found_in_the_segments_of_their_markers() -> None:
     writer = Writer(make_volume())
     aborted = writer.fill()
     assert found(writer.log) == aborted
-    assert [list(segment.transactions) for segment in writer.log.segments] == [[one] for one in aborted]
+    assert [list(segment.indexes.transactions) for segment in writer.log.segments] == [
+        [one] for one in aborted
+    ]
     assert writer.log.aborted(0, 1) == [aborted[1]]
     assert writer.log.aborted(6, 9) == [aborted[2]]
 
@@ -179,7 +181,7 @@ def test_cutting_and_deleting_take_their_entries_along() -> None:
     assert found(log) == aborted[:1]
     log.advance_start(3)
     log.reconfigure(replace(CONFIG, retention_ms=1))
-    log.apply_retention(4)
+    log.cutter.apply_retention(4)
     assert log.start == 3 and found(log) == []
     names = writer.volume.disk.list(FOLDER)
     assert not [name for name in names if name.endswith(TXN_INDEX) and name.startswith("0" * 20)]
@@ -198,7 +200,7 @@ def test_a_marker_from_before_a_restart_is_undone_when_it_is_cut() -> None:
 
 def replicated(leader: Writer, follower: Partition) -> None:
     """All that the leader has and the follower has not, in one fetch."""
-    part = leader.log.read(follower.log.next, 1 << 20, leader.log.end)
+    part = leader.log.reader.read(follower.log.next, 1 << 20, leader.log.end)
     assert part is not None
     follower.replicate(memoryview(part.file.read(part.size, part.position)))
 
@@ -251,10 +253,10 @@ def test_a_sealed_segment_has_all_entries_on_disk() -> None:
     disk.fail("write", "*.txnindex", errno.ENOSPC, 2)
     replicated(leader, follower)
     with pytest.raises(KafkaStorageError, match="full"):
-        follower.log.roll()
+        follower.log.roller.roll()
     assert volume.problem is None
     assert len(follower.log.segments) == 1
-    follower.log.roll()
+    follower.log.roller.roll()
     assert list(TxnIndex.read(disk, stem(FOLDER, 0) + TXN_INDEX)) == found(leader.log)
 
 
@@ -280,9 +282,9 @@ def test_a_full_disk_undoes_a_marker_whose_sync_was_waited_for(follows: bool, pa
         else:
             with suppress(KafkaStorageError):
                 leader.end(1, commit=False)
-        if log.durable is not None:
+        if log.appender.durable is not None:
             with suppress(KafkaStorageError):
-                await log.durable
+                await log.appender.durable
         assert volume.problem is None
         if log.end == 1:
             assert (log.next, found(log), log.producers.first_unstable) == (1, [], 0)
@@ -290,8 +292,8 @@ def test_a_full_disk_undoes_a_marker_whose_sync_was_waited_for(follows: bool, pa
                 replicated(leader, follower)
             else:
                 leader.end(1, commit=False)
-            assert log.durable is not None
-            await log.durable
+            assert log.appender.durable is not None
+            await log.appender.durable
         assert found(log) == [Aborted(1, 0, 1, 2)]
         disk.crash(random)
         Recovery(make_volume(disk), FOLDER, CONFIG, power_lost=True).run(0, 0)

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from tidelog._speed.log.batch cimport Header
 from tidelog._speed.log.commit_waits cimport CommitWaits
+from tidelog._speed.log.index_interval cimport IndexInterval
 from tidelog._speed.log.replica_state cimport NativeReplicaState
 from tidelog._speed.log.request_metrics cimport AppendTimes, RequestMetrics
 
@@ -32,8 +33,7 @@ cdef class NativeSegment:
     cdef public int64_t created_ms
     cdef public int64_t age_ms_max
     cdef public int64_t roll_at
-    cdef public int64_t _interval_bytes
-    cdef public int64_t _since_index
+    cdef public IndexInterval interval
     cdef public bint index_full
     cdef public bint used
     cdef public object _file
@@ -60,19 +60,28 @@ cdef class NativeGroupAppend:
     cdef public object answers
 
 
-cdef class NativeLog:
+cdef class NativeSegments:
+    cdef public NativeSegment active
+
+
+cdef class NativeLogState:
     cdef public int64_t start
     cdef public int64_t end
     cdef public int64_t next
-    cdef public int64_t _segment_bytes
-    cdef public bint _queueing
-    cdef public Py_ssize_t _queued
-    cdef public NativeSegment _active
-    cdef public NativeGroupAppend _group_append
-    cdef public object epochs
+    cdef public Py_ssize_t queued
+    cdef public NativeSegments segments
     cdef public NativeProducers producers
-    cdef public object _durability
-    cdef public object _volume
+    cdef public object epochs
+    cdef public object durability
+    cdef public object volume
+    cdef public object name
+
+
+cdef class NativeAppender:
+    cdef public NativeLogState log
+    cdef public int64_t segment_bytes
+    cdef public bint queueing
+    cdef public NativeGroupAppend group
     cdef object append_batches(
         self,
         const uint8_t* data,
@@ -89,6 +98,11 @@ cdef class NativeLog:
     cdef bint is_due_to_roll(
         self, int64_t filled, Py_ssize_t added, int64_t last, int64_t max_timestamp
     ) except -1
+
+
+cdef class NativeLog:
+    cdef readonly NativeLogState state
+    cdef readonly NativeAppender appender
 
 
 cdef class KeptBatch:
@@ -137,6 +151,9 @@ cdef class NativePartition:
     cdef AppendTimes times
     cdef bint accepts(self, bint by_all) except -1
     cdef object append_as_leader(
+        self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
+    )
+    cdef object append_stamped(
         self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
     )
     cdef int note_growth(self, Py_ssize_t size) except -1

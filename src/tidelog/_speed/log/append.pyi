@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from tidelog._speed.log.batch import Header
+from tidelog._speed.log.index_interval import IndexInterval
 from tidelog._speed.log.request_metrics import RequestMetrics
 
 VERDICT_GAP: int
@@ -33,8 +34,7 @@ class NativeSegment:
     """Only a timestamp above this can make the segment too old."""
     index_full: bool
     used: bool
-    _interval_bytes: int
-    _since_index: int
+    interval: IndexInterval
     _file: Any
     _recent: dict[int, int]
 
@@ -48,19 +48,59 @@ class NativeGroupAppend:
     answers: Any
     """Those of the produce shortcut that wait for it."""
 
-class NativeLog:
+class NativeSegments:
+    active: Any
+    """The last segment: the one that is appended to."""
+
+class NativeLogState:
     start: int
     end: int
     next: int
-    epochs: Any
+    queued: int
+    """Group appends on their way to the disk."""
+    segments: Any
     producers: Any
-    _active: Any
-    _durability: Any
-    _group_append: Any
-    _queueing: bool
-    _queued: int
-    _segment_bytes: int
-    _volume: Any
+    epochs: Any
+    durability: Any
+    volume: Any
+    name: Any
+
+class NativeAppender:
+    log: Any
+    segment_bytes: int
+    queueing: bool
+    """Appends are queued: the topic asks for a sync of each, or earlier ones still wait for theirs."""
+    group: Any
+    """The group append that takes what is appended now."""
+
+    def append(
+        self,
+        data: Buffer,
+        base: int,
+        last: int,
+        max_timestamp: int,
+        max_timestamp_offset: int,
+        epoch: int,
+    ) -> asyncio.Future[None] | None:
+        """As `NativeLog.append`."""
+
+    def room_for(self, data: Buffer, base: int, last: int, max_timestamp: int) -> Any:
+        """The segment that takes these batches: the active one, or a new one that begins with them."""
+
+class NativeLog:
+    state: Any
+    appender: Any
+    def __init__(self, state: NativeLogState, appender: NativeAppender) -> None: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def next(self) -> int: ...
+    @property
+    def epochs(self) -> Any: ...
+    @property
+    def producers(self) -> Any: ...
     def append(
         self,
         data: Buffer,
@@ -75,9 +115,6 @@ class NativeLog:
         None: they are in the page cache, `end` has moved.  A future: the topic asks for a sync, and it is
         done when `end` has moved and all is on disk.  A full or failing disk raises KafkaStorageError and
         changes nothing."""
-
-    def room_for(self, data: Buffer, base: int, last: int, max_timestamp: int) -> Any:
-        """The segment that takes these batches: the active one, or a new one that begins with them."""
 
 class KeptBatch:
     """A batch that a log has seen of a producer."""
@@ -142,6 +179,9 @@ class NativePartition:
 
     def append_made(self, data: bytearray) -> asyncio.Future[None] | None:
         """As `append_led`, for a batch that this broker made itself, which counts as nobody's."""
+
+    def append_unannounced(self, data: bytearray) -> asyncio.Future[None] | None:
+        """As `append_made`; nobody is told that the log grew before the caller tells `wrote`."""
 
     def fetched(self, tally: RequestMetrics, offset: int, end: int, size: int, now_ms: int) -> None:
         """A consumer gets the records from `offset` to before `end`."""

@@ -9,6 +9,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EINTR, errno
 
 from tidelog._speed.log.batch cimport EPOCH, batch_size, get_int32, put_int32, put_int64, read_header
+from tidelog._speed.log.index_interval cimport OFFSETS_MAX
 
 import os
 
@@ -25,7 +26,6 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    OFFSETS_MAX = 0x7FFFFFFF  # indexes keep offsets relative to the base in 31 bits
     SEQUENCE_MAX = 0x7FFFFFFF
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
@@ -73,11 +73,11 @@ cdef class NativeSegment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = max_timestamp_offset
-        if due or size > self._interval_bytes:
+        if due or self.interval.may_be_due_within(size):
             view = PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
             (<object>self)._add_to_index(view, base, position, due)
         else:
-            self._since_index += size
+            self.interval.since += size
         self._recent[base] = position
         return 0
 
@@ -86,7 +86,15 @@ cdef class NativeGroupAppend:
     pass
 
 
-cdef class NativeLog:
+cdef class NativeSegments:
+    pass
+
+
+cdef class NativeLogState:
+    pass
+
+
+cdef class NativeAppender:
     def append(
         self,
         const uint8_t[::1] data not None,
@@ -117,19 +125,21 @@ cdef class NativeLog:
         int64_t max_timestamp_offset,
         int32_t epoch,
     ):
+        cdef NativeLogState log = self.log
         cdef NativeSegment segment
         cdef NativeGroupAppend group
         cdef int64_t position
         cdef bint due
-        if self._volume.problem is not None:
-            raise self._volume.offline()
-        if self._queueing and not self._queued:
-            self._active.reserved = self._active.size
+        if log.volume.problem is not None:
+            raise log.volume.offline()
+        if self.queueing and not log.queued:
+            segment = log.segments.active
+            segment.reserved = segment.size
         segment = self.find_room(data, size, base, last, max_timestamp)
-        if self.epochs.latest != epoch:
-            self.epochs.assign(epoch, base)
-        position = segment.reserved if self._queueing else segment.size
-        due = segment._since_index > segment._interval_bytes
+        if log.epochs.latest != epoch:
+            log.epochs.assign(epoch, base)
+        position = segment.reserved if self.queueing else segment.size
+        due = segment.interval.is_due()
         try:
             file = segment._file
             if file is None:
@@ -137,52 +147,53 @@ cdef class NativeLog:
             segment.used = True
             if due:
                 (<object>segment)._reserve_index()
-            if not self._queueing:
+            if not self.queueing:
                 write_all(file, data, size, position)
             segment.place(data, size, base, max_timestamp, max_timestamp_offset, position, due)
         except OSError as problem:
             raise (<object>self)._append_failed(problem) from problem
-        if self._queueing:
+        if self.queueing:
             segment.reserved = position + size
         else:
             segment.size = position + size
             segment.end = last + 1
         if segment.first_timestamp < 0:
             (<object>self)._started(segment, max_timestamp)
-        self.next = last + 1
-        if self._queueing:
-            group = self._group_append
+        log.next = last + 1
+        if self.queueing:
+            group = self.group
             if group is None or group.segment is not segment:
                 group = (<object>self)._begin_group_append(segment, file, position)
             group.pieces.append(PyBytes_FromStringAndSize(<char*>data, size))
             group.size += size
             group.end = last + 1
             return group.future
-        self.end = last + 1
-        if last >= <int64_t>self._durability.due_at:
-            return self._durability.flush_if_due(last + 1)
+        log.end = last + 1
+        if last >= <int64_t>log.durability.due_at:
+            return log.durability.flush_if_due(last + 1)
         return None
 
     cdef NativeSegment find_room(
         self, const uint8_t* data, Py_ssize_t size, int64_t base, int64_t last, int64_t max_timestamp
     ):
         """The segment that takes these batches: the active one, or a new one that begins with them."""
-        cdef NativeSegment segment = self._active
-        cdef int64_t filled = segment.reserved if self._queued else segment.size
+        cdef NativeLogState log = self.log
+        cdef NativeSegment segment = log.segments.active
+        cdef int64_t filled = segment.reserved if log.queued else segment.size
         cdef int64_t first_size
         # All that can be due to a roll, in the three comparisons that nearly every append passes.
         if (
-            filled + size <= self._segment_bytes
+            filled + size <= self.segment_bytes
             and max_timestamp <= segment.roll_at
             and last - segment.base <= OFFSETS_MAX
         ):
             return segment
-        if size > self._segment_bytes:
+        if size > self.segment_bytes:
             first_size = batch_size(data, size)
-            if first_size > self._segment_bytes:
+            if first_size > self.segment_bytes:
                 raise RecordListTooLarge(
-                    f"a batch of {first_size} bytes does not fit into a segment of {(<object>self).name}: "
-                    f"raise segment.bytes, which is {self._segment_bytes}"
+                    f"a batch of {first_size} bytes does not fit into a segment of {log.name}: "
+                    f"raise segment.bytes, which is {self.segment_bytes}"
                 )
         if self.is_due_to_roll(filled, size, last, max_timestamp):
             return (<object>self).roll(base)
@@ -192,17 +203,58 @@ cdef class NativeLog:
         self, int64_t filled, Py_ssize_t added, int64_t last, int64_t max_timestamp
     ) except -1:
         """By the reach of its offsets, by size, by its indexes, by the age of its first batch."""
-        cdef NativeSegment segment = self._active
+        cdef NativeSegment segment = self.log.segments.active
         if last - segment.base > OFFSETS_MAX:
             return True
         if filled == 0:
             return False
-        if filled + added > self._segment_bytes or segment.index_full:
+        if filled + added > self.segment_bytes or segment.index_full:
             return True
         if segment.first_timestamp >= 0:
             return max_timestamp > segment.roll_at
         # Batches without a time: only the clock knows.
-        return <int64_t>self._volume.clock.now_ms() - segment.created_ms > segment.age_ms_max
+        return <int64_t>self.log.volume.clock.now_ms() - segment.created_ms > segment.age_ms_max
+
+
+cdef class NativeLog:
+    def __init__(self, NativeLogState state not None, NativeAppender appender not None):
+        self.state = state
+        self.appender = appender
+
+    @property
+    def start(self):
+        return self.state.start
+
+    @property
+    def end(self):
+        return self.state.end
+
+    @property
+    def next(self):
+        return self.state.next
+
+    @property
+    def epochs(self):
+        return self.state.epochs
+
+    @property
+    def producers(self):
+        return self.state.producers
+
+    def append(
+        self,
+        const uint8_t[::1] data not None,
+        int64_t base,
+        int64_t last,
+        int64_t max_timestamp,
+        int64_t max_timestamp_offset,
+        int32_t epoch,
+    ):
+        if not data.shape[0]:
+            raise ValueError("no bytes to append")
+        return self.appender.append_batches(
+            &data[0], data.shape[0], base, last, max_timestamp, max_timestamp_offset, epoch
+        )
 
 
 cdef class KeptBatch:
@@ -329,6 +381,15 @@ cdef class NativePartition:
         header = read_header(start, 0, size)
         return self.append_as_leader(start, header, header.last_offset_delta, NOT_COUNTED)
 
+    def append_unannounced(self, bytearray data not None):
+        cdef uint8_t* start = <uint8_t*><char*>data
+        cdef Py_ssize_t size = len(data)
+        cdef Header header
+        if batch_size(start, size) != size:
+            raise ValueError("not one whole batch")
+        header = read_header(start, 0, size)
+        return self.append_stamped(start, header, header.last_offset_delta, NOT_COUNTED)
+
     def fetched(self, RequestMetrics tally not None, int64_t offset, int64_t end, Py_ssize_t size, int64_t now_ms):
         self.messages_out += end - offset
         self.bytes_out += size
@@ -343,7 +404,16 @@ cdef class NativePartition:
         self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
     ):
         """One sound batch that its producer may send now.  It is as it was if it could not be written."""
-        cdef NativeLog log = self.log
+        pending = self.append_stamped(data, header, max_timestamp_at, now_ms)
+        if pending is None:
+            self.note_growth(header.size)
+        return pending
+
+    cdef object append_stamped(
+        self, uint8_t* data, Header header, int64_t max_timestamp_at, int64_t now_ms
+    ):
+        """As `append_as_leader`; nobody is told that the log grew."""
+        cdef NativeLogState log = self.log.state
         cdef int32_t epoch = self.state.epoch
         cdef int32_t epoch_before = get_int32(data + EPOCH)
         cdef int64_t base = log.next
@@ -351,7 +421,7 @@ cdef class NativePartition:
         put_int64(data, base)
         put_int32(data + EPOCH, epoch)
         try:
-            pending = log.append_batches(
+            pending = self.log.appender.append_batches(
                 data,
                 header.size,
                 base,
@@ -370,15 +440,13 @@ cdef class NativePartition:
             log.producers.note(header, base)
         if now_ms >= 0:
             self.count_in(base, log.next, header.size, now_ms)
-        if pending is None:
-            self.note_growth(header.size)
         return pending
 
     cdef int note_growth(self, Py_ssize_t size) except -1:
         if self.fetch_waits or self.follower_waits or self.commit_waits.waiting:
             (<object>self).wrote(size)
         else:
-            self.state.grew(self.log.end)
+            self.state.grew(self.log.state.end)
         return 0
 
     cdef int count_in(self, int64_t first, int64_t end, Py_ssize_t size, int64_t now_ms) except -1:

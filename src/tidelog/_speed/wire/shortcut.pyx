@@ -209,10 +209,13 @@ cdef class ProduceShortcut:
         )
         if header is None or (header.attributes & CODEC_BITS == ZSTD and version < ZSTD_FROM):
             return None
-        if header.producer_id >= 0 and partition.log.producers.judge(header) != NEW:
+        if header.producer_id >= 0 and partition.log.state.producers.judge(header) != NEW:
             return None
-        base = partition.log.next
-        if not partition.log._queueing and base + header.last_offset_delta >= <int64_t>partition.log._durability.due_at:
+        base = partition.log.state.next
+        if (
+            not partition.log.appender.queueing
+            and base + header.last_offset_delta >= <int64_t>partition.log.state.durability.due_at
+        ):
             return None
         try:
             durable = partition.append_as_leader(request.records, header, header.max_timestamp_at, now_ms)
@@ -221,8 +224,8 @@ cdef class ProduceShortcut:
         session.produce_bytes_left -= size
         if request.acks == 0:
             return b""
-        acknowledgement = encode(&request, version, correlation_id, base, partition.log.start)
-        if durable is None and (request.acks != ACKS_ALL or partition.state.committed >= partition.log.end):
+        acknowledgement = encode(&request, version, correlation_id, base, partition.log.state.start)
+        if durable is None and (request.acks != ACKS_ALL or partition.state.committed >= partition.log.state.end):
             return acknowledgement
         answer = delayed_answer(partition, &request, topic, version, correlation_id, base, header)
         answer.acknowledgement = acknowledgement
@@ -231,15 +234,15 @@ cdef class ProduceShortcut:
         if durable is None:
             self.delayed.wait_for_replicas(answer)
         else:
-            self.delayed.wait_for_sync(answer, partition.log._group_append, header.size)
+            self.delayed.wait_for_sync(answer, partition.log.appender.group, header.size)
         return answer
 
     cdef bint takes(self, NativePartition partition, SmallProduce* request) except -1:
         """Whether nothing stands against an append now that has to do with the partition alone."""
         cdef NativeLog log = partition.log
-        if not partition._plain or partition.topic in self.reserved or log._volume.problem is not None:
+        if not partition._plain or partition.topic in self.reserved or log.state.volume.problem is not None:
             return False
-        if log._queueing and request.acks == 0:
+        if log.appender.queueing and request.acks == 0:
             return False
         if request.acks == 1 and not partition.state.is_alone and not self.lease_proven():
             # Another broker may lead by now, and what this one alone has would be cut: the in-sync set has to confirm it.

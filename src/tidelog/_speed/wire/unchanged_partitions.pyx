@@ -6,7 +6,7 @@ from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_SetItem
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from tidelog._speed.log.append cimport NativeLog, NativePartition
+from tidelog._speed.log.append cimport NativeLogState, NativePartition
 from tidelog._speed.log.replica_state cimport NativeReplicaState
 
 
@@ -21,7 +21,7 @@ def split_unchanged(
     cdef Py_ssize_t position = 0
     cdef NativePartition partition
     cdef NativeReplicaState state
-    cdef NativeLog log
+    cdef NativeLogState log
     cdef tuple wish
     cdef int64_t offset
     while PyDict_Next(wanted, &position, &key_at, &wanted_at):
@@ -30,7 +30,7 @@ def split_unchanged(
         told_at = PyDict_GetItem(told, <object>key_at)
         if held_at != NULL and told_at != NULL:
             partition = <NativePartition?><object>held_at
-            state, log = partition.state, partition.log
+            state, log = partition.state, partition.log.state
             offset = wish[1]
             if (
                 offset == log.end

@@ -22,7 +22,7 @@ from tidelog.replication.following import CHECK_IT
 from tidelog.replication.partition import Partition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
-from tidelog.storage.reading import NotHereYet, Records, end_of
+from tidelog.storage.reading import NotHereYet, Records
 from tidelog.types import NodeId, Offset
 from tidelog.wire.acls import AclOperation
 
@@ -306,7 +306,7 @@ class FetchInFlight:
         now_ms = self._services.clock.now_ms()
         for partition, offset, records in self._taken:
             bound = partition.readable_end(ask.read_committed)
-            end = end_of(partition.log.segments, records, offset, bound)
+            end = partition.log.reader.end_of(records, offset, bound)
             partition.fetched(tallies.requests, offset, end, records.size, now_ms)
 
     def _encode(self, found: Found) -> list[Any]:

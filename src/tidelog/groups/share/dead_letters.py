@@ -20,6 +20,7 @@ from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import Partition
+from tidelog.storage.reading import fetch_bytes
 
 log = logging.getLogger("tidelog.shares")
 
@@ -123,12 +124,11 @@ async def _records(partition: Partition, first: int, last: int) -> tuple[list[Re
     first = max(first, records_log.start)
     if first > last:
         return [], last
-    part = records_log.read(first, READ_BYTES, records_log.end)
-    if part is None:
+    data = await fetch_bytes(records_log, first, READ_BYTES, records_log.end)
+    if data is None:
         raise errors.OffsetOutOfRange(
             f"{partition.name} ends at offset {records_log.end}, but a member has acquired offset {first}"
         )
-    data = part.file.read(part.size, part.position)
     # Decompression may take long, so it does not run on the loop.
     return await asyncio.to_thread(_first_batch, data, first, last)
 

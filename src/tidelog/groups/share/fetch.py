@@ -16,7 +16,7 @@ from tidelog.groups.share.partition import AcquiredRange, AcquireRequest, ShareT
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.replication.waiters import FetchWait
-from tidelog.storage.reading import Slice
+from tidelog.storage.reading import NotHereYet, Records
 
 READ_BYTES_MIN = 16 << 10
 READ_BYTES_A_RECORD = 4 << 10
@@ -45,7 +45,7 @@ class ReadableRecords(NamedTuple):
     led: LedSharePartition
     terms: ShareTerms
     offset: int
-    part: Slice
+    part: Records
 
 
 Results = dict[SharePartitionId, ShareFetchedRecords | errors.TidelogError]
@@ -60,6 +60,7 @@ class ShareFetch:
         # A fetch of few records reads few bytes.
         self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
         self._results: Results = {}
+        self._on_their_way: list[asyncio.Future[None]] = []
 
     async def run(self, parts: Sequence[SharePartitionId]) -> Results:
         """The records or the error of every partition that has any."""
@@ -91,6 +92,7 @@ class ShareFetch:
     def _look(self, leds: Sequence[LedSharePartition]) -> list[ReadableRecords]:
         left = self._limits.bytes_max
         readable: list[ReadableRecords] = []
+        self._on_their_way.clear()
         for led in leds:
             try:
                 records = self._look_at(led, left, not readable)
@@ -115,7 +117,10 @@ class ShareFetch:
         bound = led.partition.readable_end(config.share_isolation_level == "read_committed")
         if offset >= bound:
             return None
-        part = log.read(offset, max(min(left, self._bytes_max), 0), bound, first)
+        part = log.fetch(offset, max(min(left, self._bytes_max), 0), bound, first)
+        if isinstance(part, NotHereYet):
+            self._on_their_way.append(part.ready)
+            return None
         return None if part is None else ReadableRecords(led, terms, offset, part)
 
     def _take(self, readable: Sequence[ReadableRecords]) -> None:
@@ -124,7 +129,11 @@ class ShareFetch:
             if left <= 0:
                 return
             led, limits = records.led, self._limits
-            data = records.part.file.read(records.part.size, records.part.position)
+            try:
+                data = led.partition.log.read_bytes(records.part)
+            except errors.KafkaStorageError as problem:
+                self._results[led.key.topic_id, led.key.partition] = problem
+                continue
             seen = window(data, records.offset, self._aborted(records))
             wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict)
             grant = led.acquire(wish, seen.spans, records.terms)
@@ -146,9 +155,18 @@ class ShareFetch:
             led.waits[wait] = None
             if led.state.has_room(led.terms()):
                 led.partition.fetch_waits[wait] = None
+        on_their_way = tuple(self._on_their_way)
+
+        def arrived(_: asyncio.Future[None]) -> None:
+            wait.changed()
+
+        for ready in on_their_way:
+            ready.add_done_callback(arrived)
         try:
             await asyncio.wait([wait.future], timeout=max(seconds, 0))
         finally:
+            for ready in on_their_way:
+                ready.remove_done_callback(arrived)
             for led in leds:
                 led.waits.pop(wait, None)
                 led.partition.fetch_waits.pop(wait, None)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from struct import Struct
 
 from tidelog._speed.log.batch import walk
+from tidelog._speed.log.index_interval import IndexInterval
 from tidelog.storage.disk import Disk
-from tidelog.storage.segments.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, stem
+from tidelog.storage.segments.segment_files import INDEX, TIME_INDEX, TXN_INDEX, SegmentFiles
 from tidelog.storage.segments.swapping import CLEANED
 from tidelog.storage.segments.txn_index import Aborted
 
@@ -43,21 +44,15 @@ class CleanedSegment:
         self.size = 0
         self.max_timestamp = -1
         self.max_timestamp_offset = base
-        self._disk = disk
-        self._paths = {
-            kind: stem(folder, base) + kind + cleaned_suffix(token)
-            for kind in (LOG, INDEX, TIME_INDEX, TXN_INDEX)
-        }
+        self._files = SegmentFiles(disk, folder, base, cleaned_suffix(token))
         self._aborted = bytearray() if transactions else None
-        self._file = disk.open(self._paths[LOG], create=True)
-        self._file.truncate(0)
-        self._interval_bytes = interval_bytes
+        self._file = self._files.create()
+        self._interval = IndexInterval(interval_bytes)
         self._offset_entries_max = index_bytes_max // _OFFSET_ENTRY.size
         self._time_entries_max = index_bytes_max // _TIME_ENTRY.size - 1
         self._offsets = bytearray()
         self._times = bytearray()
         self._last_indexed_timestamp = -1
-        self._since_index = 0
         self._since_sync = 0
 
     def add(self, data: bytes | memoryview) -> None:
@@ -66,9 +61,9 @@ class CleanedSegment:
         for header in walk(data):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
-            if self._since_index > self._interval_bytes:
+            if self._interval.due:
                 self._index(header.base_offset, self.size + header.position)
-            self._since_index += header.size
+            self._interval.passed(header.size)
         self.size += len(data)
         self._since_sync += len(data)
         if self._since_sync >= _SYNC_BYTES:
@@ -80,7 +75,7 @@ class CleanedSegment:
             self._offsets += _OFFSET_ENTRY.pack(offset - self.base, position)
         if len(self._times) < self._time_entries_max * _TIME_ENTRY.size:
             self._index_time()
-        self._since_index = 0
+        self._interval.indexed()
 
     def _index_time(self) -> None:
         if self.max_timestamp > self._last_indexed_timestamp:
@@ -99,12 +94,10 @@ class CleanedSegment:
         for kind, entries in ((INDEX, self._offsets), (TIME_INDEX, self._times), (TXN_INDEX, self._aborted)):
             if entries is None:
                 continue
-            file = self._disk.open(self._paths[kind], create=True)
-            file.truncate(0)
+            file = self._files.empty(kind)
             if entries:
                 file.write(entries, 0)
             file.sync()
 
     def discard(self) -> None:
-        for path in self._paths.values():
-            self._disk.remove(path)
+        self._files.remove()

@@ -28,7 +28,8 @@ from tidelog.storage.compaction.runner import CompactionFailed, Runner
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.log import Log
 from tidelog.storage.segments import swapping
-from tidelog.storage.segments.segment import INDEX, TIME_INDEX, Segment
+from tidelog.storage.segments.segment import Segment
+from tidelog.storage.segments.segment_files import INDEX, TIME_INDEX
 from tidelog.types import TopicPartition
 
 CLEAN_POINTS = "cleaner-offset-checkpoint"
@@ -257,7 +258,7 @@ class Cleaner:
         return Job(
             folder=it.folder,
             token=volume.random.randbytes(8).hex(),
-            sources=[_source(volume, segment) for segment in segments],
+            sources=[_source(segment) for segment in segments],
             first_dirty=state.first_dirty,
             bound=state.bound,
             now_ms=volume.clock.now_ms(),
@@ -289,7 +290,7 @@ class Cleaner:
         except BaseException:
             await _to_its_end(disk.run(lambda: self._remove_files(folder, swapping.SWAP)))
             raise
-        current.log.replace_segments(old, base)
+        current.log.cutter.replace_segments(old, base)
         self.counters.segments_swapped += len(old)
 
     def _save(self) -> None:
@@ -337,10 +338,8 @@ def _facts(segment: Segment, dirty_from: int, config: TopicConfig) -> SealedSegm
     return SealedSegment(segment.base, segment.size, newest, oldest)
 
 
-def _source(volume: Volume, segment: Segment) -> Source:
-    sizes = []
-    for kind in (INDEX, TIME_INDEX):
-        path = segment.stem + kind
-        # A missing index is built anew when it is needed.
-        sizes.append(volume.disk.size(path) if volume.disk.exists(path) else 0)
+def _source(segment: Segment) -> Source:
+    files = segment.files
+    # A missing index is built anew when it is needed.
+    sizes = [files.size(kind) if files.exists(kind) else 0 for kind in (INDEX, TIME_INDEX)]
     return Source(segment.base, segment.size, *sizes)

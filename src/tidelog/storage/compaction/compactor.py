@@ -22,7 +22,7 @@ from tidelog.storage.compaction.job import Job, Progress, Rewritten
 from tidelog.storage.compaction.rules import Source, group_sources
 from tidelog.storage.compaction.transactions import DELETE_HORIZON, Transactions, with_delete_horizon
 from tidelog.storage.disk import Disk
-from tidelog.storage.segments.segment import LOG, stem
+from tidelog.storage.segments.segment_files import SegmentFiles
 
 CHUNK_BYTES = 1 << 20
 _GROWTH_BYTES_MAX = 14  # of a record whose batch gets a delete horizon
@@ -49,8 +49,8 @@ class Compactor:
 
     def _chunks(self, source: Source) -> Iterator[memoryview]:
         """All of a segment in runs of whole batches."""
-        path = stem(self._job.folder, source.base) + LOG
-        file = self._disk.open(path)
+        files = SegmentFiles(self._disk, self._job.folder, source.base)
+        file = files.open()
         position, want = 0, CHUNK_BYTES
         while position < source.size:
             data = file.read(min(want, source.size - position), position)
@@ -61,7 +61,7 @@ class Compactor:
                 continue
             header = header_at(data)
             if header is None or not len(data) < header.size <= source.size - position:
-                raise CorruptMessage(f"{path} has no whole batch at position {position}")
+                raise CorruptMessage(f"{files.path()} has no whole batch at position {position}")
             want = header.size
 
     # First pass: the last offset of every key in the dirty stretch.
@@ -217,7 +217,7 @@ class Compactor:
         header = header_at(data, at)
         where = "its end" if header is None else f"offset {header.base_offset}"
         return CorruptMessage(
-            f"{stem(self._job.folder, source.base)}{LOG} has a damaged batch at {where}: "
+            f"{SegmentFiles(self._disk, self._job.folder, source.base).path()} has a damaged batch at {where}: "
             f"the log is not compacted until it is repaired"
         )
 

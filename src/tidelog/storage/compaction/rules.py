@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tidelog._speed.log.index_interval import SEGMENT_OFFSETS_MAX
 from tidelog.config import TopicConfig
-
-OFFSETS_MAX = (1 << 31) - 1
 
 
 class SealedSegment(NamedTuple):
@@ -118,7 +117,7 @@ def group_sources(
             groups
             and size <= segment_bytes
             and max(index, time_index) <= index_bytes
-            and (source.size == 0 or last - groups[-1][0].base <= OFFSETS_MAX)
+            and (source.size == 0 or last - groups[-1][0].base <= SEGMENT_OFFSETS_MAX)
         ):
             groups[-1].append(source)
         else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from uuid import UUID
 
 from tidelog._speed.log.batch import HEADER_SIZE, Header, crc_ok, header_at, walk
@@ -35,7 +34,7 @@ class Move:
         self.target = target
         self._config = config
         self._from = source.open(name, config)
-        self._cuts = self._from.cuts
+        self._cuts = self._from.state.cuts
         self._given_up = False
         unique = UUID(int=target.volume.random.getrandbits(128), version=4)
         self._folder = f"{target.path}/{folders.marked(name, unique, folders.FUTURE)}"
@@ -64,7 +63,7 @@ class Move:
     @property
     def cut(self) -> bool:
         """What was copied may not be in the log any more: copy again before `swap`."""
-        return self._from.cuts != self._cuts
+        return self._from.state.cuts != self._cuts
 
     async def copy(self) -> None:
         """Done when the copy has caught up and is on disk; appends may have come since."""
@@ -74,7 +73,7 @@ class Move:
     async def copying(self) -> AsyncIterator[int]:
         """As `copy`, and tells the bytes of each step: whoever goes on slowly copies slowly."""
         while (part := self._next()) is not None:
-            data = await self.source.volume.disk.run(partial(part.file.read, part.size, part.position))
+            data = await self.source.volume.disk.run(part.read)
             if self._given_up:
                 return
             if self.cut:
@@ -88,7 +87,7 @@ class Move:
         may be appended in between, so this does not wait."""
         assert not self.cut, "the copy has records that the log has not"
         while (part := self._next()) is not None:
-            self._append(part.file.read(part.size, part.position))
+            self._append(part.read())
         assert self._from.next == self._from.end, "appends are on their way to the old log"
         self._to.advance_start(min(self._from.start, self._to.end))
         volume, durable_to = self.target.volume, self._to.recovery_point
@@ -96,7 +95,7 @@ class Move:
             self._to.close()
             for segment in self._to.segments:
                 if segment.end > durable_to or segment is self._to.segments.last:
-                    segment.sync()
+                    segment.files.sync()
             volume.disk.sync_folder(self._folder)
             self._write_metadata()
         except OSError as problem:
@@ -137,11 +136,11 @@ class Move:
         """What to copy next.  Records may have been deleted since the last time, or cut: then all is copied again."""
         source, copy = self._from, self._to
         if copy.end < source.start or self.cut:
-            self._cuts = source.cuts
+            self._cuts = source.state.cuts
             # The log may start in the middle of a batch, which comes whole.
-            first = source.read(source.start, 1, source.end)
+            first = source.reader.read(source.start, 1, source.end)
             copy.restart_at(source.start if first is None else _first_header(first).base_offset)
-        return source.read(max(copy.end, source.start), CHUNK_BYTES, source.end)
+        return source.reader.read(max(copy.end, source.start), CHUNK_BYTES, source.end)
 
     def _append(self, data: bytes) -> None:
         """Batches of one leader epoch at a time, as `Log.append` wants them.  Bytes that rotted are not copied."""
@@ -172,7 +171,7 @@ class Move:
         for header in run:
             if header.producer_id >= 0:
                 batch = memoryview(data)[header.position : header.position + header.size]
-                self._to.learned(header, lambda batch=batch: batch)  # type: ignore[misc]
+                self._to.appender.learned(header, lambda batch=batch: batch)  # type: ignore[misc]
 
 
 def _first_header(part: Slice) -> Header:

@@ -14,7 +14,7 @@ from tidelog.storage import checkpoints
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.dirs import folders
 from tidelog.storage.dirs.log_dir import LogDir
-from tidelog.storage.segments.segment import LOG
+from tidelog.storage.segments.segment_files import LOG
 from tidelog.types import TopicPartition
 
 

@@ -14,6 +14,7 @@ from tidelog._speed.log.batch import Header
 from tidelog.storage import snapshots
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.damage import BadRange
+from tidelog.storage.integrity.damage_notes import note_damage, note_learned
 from tidelog.storage.integrity.verification import find_damage
 from tidelog.storage.loading import list_segments
 from tidelog.storage.log import Log
@@ -36,8 +37,9 @@ async def restore(log: Log, bad: BadRange, data: bytes, headers: Sequence[Header
     segment = log.segments[log.segments.holding(bad.base)]
     if segment.base != bad.base or bad not in segment.bad:
         return False  # deleted meanwhile
-    file, size, end, path = segment.file, segment.size, segment.end, segment.path
-    unlearned = any(each.start < bad.end and bad.start < each.end for each in log.unlearned)
+    file, files, size, end = segment.file, segment.files, segment.size, segment.end
+    suffix = files.suffix
+    unlearned = any(each.start < bad.end and bad.start < each.end for each in log.state.damage.unlearned)
     relearn = unlearned and any(header.producer_id >= 0 for header in headers)
 
     def write() -> list[BadRange]:
@@ -48,19 +50,19 @@ async def restore(log: Log, bad: BadRange, data: bytes, headers: Sequence[Header
                     disk.remove(snapshots.path_of(folder, offset))
         file.write(data, bad.position)
         file.sync()
-        return find_damage(disk.open_direct(path), bad.base, size, end)
+        return find_damage(files.open_direct(), bad.base, size, end)
 
     left = await disk.run(write)
-    if bad not in segment.bad or segment.path != path:
+    if bad not in segment.bad or files.suffix != suffix:
         return False
     if relearn:
         next_offset = log.next
         damaged = [*(each for each in log.damaged if each.base != bad.base), *left]
         producers, aborted = await disk.run(partial(_learn, log, damaged))
         if log.next == next_offset:  # a leader of last resort is written to meanwhile, and knows what came
-            log.producers = producers
-        log.learned_anew(aborted, damaged)
-    log.damage_found(segment, left)
+            log.state.producers = producers
+        note_learned(log, aborted, damaged)
+    note_damage(log, segment, left)
     return all(other.position != bad.position for other in left)
 
 

@@ -20,7 +20,7 @@ from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scan import CHUNK_BYTES
 from tidelog.storage.integrity.verification import find_damage
 from tidelog.storage.loading import read_damage, read_epochs
-from tidelog.storage.segments.segment_files import INDEX, LOG, TIME_INDEX, stem
+from tidelog.storage.segments.segment_files import INDEX, LOG, TIME_INDEX, SegmentFiles, parse, stem
 from tidelog.storage.segments.swapping import CLEANED
 
 LOST = "lost-ranges"
@@ -42,15 +42,16 @@ class Loss(NamedTuple):
 
 def find_losses(disk: Disk, folder: str) -> list[Loss]:
     """Every bad range of a log, found by reading all of it."""
-    bases = sorted(int(name.removesuffix(LOG)) for name in disk.list(folder) if name.endswith(LOG))
+    names = [parsed for name in disk.list(folder) if (parsed := parse(name))]
+    bases = sorted(name.base for name in names if name.kind == LOG and not name.suffix)
     losses: list[Loss] = []
     for number, base in enumerate(bases):
-        path = stem(folder, base) + LOG
-        file, size = disk.open(path), disk.size(path)
+        files = SegmentFiles(disk, folder, base)
+        file, size = files.open(), files.size()
         last = number == len(bases) - 1
         end = _end_of_log(disk, folder, base) if last else bases[number + 1]
         whole_from = 0
-        for bad in find_damage(disk.open_direct(path), base, size, end):
+        for bad in find_damage(files.open_direct(), base, size, end):
             if last and bad.position + bad.size == size and bad.end <= bad.start:
                 continue  # a torn end: the broker cuts it when it starts
             losses.append(_loss(file, bad, whole_from, _epoch_at(disk, folder, bad.start)))
@@ -99,15 +100,14 @@ def give_up_losses(disk: Disk, folder: str, losses: list[Loss]) -> None:
 
 
 def _replace(disk: Disk, folder: str, base: int, losses: list[Loss]) -> None:
-    path = stem(folder, base) + LOG
-    old, size = disk.open(path), disk.size(path)
+    files, cleaned = SegmentFiles(disk, folder, base), SegmentFiles(disk, folder, base, CLEANED)
+    old, size = files.open(), files.size()
     for loss in losses:
         disk.replace_file(
             f"{stem(folder, base)}.{loss.bad.position}{ASIDE}", old.read(loss.bad.size, loss.bad.position)
         )
     _remember(disk, folder, [loss.bad for loss in losses])
-    new = disk.open(path + CLEANED, create=True)
-    new.truncate(0)
+    new = cleaned.create()
     position = written = 0
     for loss in losses:
         written = _copy(old, position, loss.bad.position, new, written)
@@ -117,9 +117,8 @@ def _replace(disk: Disk, folder: str, base: int, losses: list[Loss]) -> None:
         position = loss.bad.position + loss.bad.size
     _copy(old, position, size, new, written)
     new.sync()
-    for kind in (INDEX, TIME_INDEX):
-        disk.remove(stem(folder, base) + kind)  # built anew when they are needed
-    disk.rename(path + CLEANED, path)
+    files.remove(INDEX, TIME_INDEX)  # built anew when they are needed
+    cleaned.rename("", needed=(LOG,))
     _forget(disk, folder, base)
     disk.sync_folder(folder)
 

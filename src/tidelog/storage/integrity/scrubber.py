@@ -3,7 +3,7 @@
 A round goes over all logs in the order of their names, at `bytes_per_second`, and begins once in `period_ms`; a small
 checkpoint lets it go on after a restart where it was.  Bytes come from the device and leave the page cache alone
 (`Disk.open_direct`).  What readers complained about (`Volume.suspects`) is checked at once, beside the round.  Damage is
-recorded in the log (`Log.damage_found`); `replication.repair` sees to it.
+recorded in the log (`note_damage`); `replication.repair` sees to it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog.storage.dirs.log_dir import Configs, LogDir
+from tidelog.storage.integrity.damage_notes import note_damage
 from tidelog.storage.integrity.verification import SegmentCheck, find_damage
 from tidelog.storage.log import Log
+from tidelog.storage.segments import scanning
 from tidelog.storage.segments.segment import Segment
 from tidelog.storage.segments.segment_files import LOG, stem
 from tidelog.types import TopicPartition
@@ -200,16 +202,16 @@ class Scrubber:
         if opened is None:
             return
         log, segment = opened
-        cuts, size, end = log.cuts, segment.size, segment.end
+        files, cuts, size, end = segment.files, log.state.cuts, segment.size, segment.end
         try:
-            ranges = await disk.run(lambda: find_damage(disk.open_direct(segment.path), base, size, end))
+            ranges = await disk.run(lambda: find_damage(files.open_direct(), base, size, end))
         except FileNotFoundError:
             return
-        if log.cuts != cuts or self._open(name, base) != (log, segment):
+        if log.state.cuts != cuts or self._open(name, base) != (log, segment):
             return
         fresh = [bad for bad in ranges if bad not in segment.bad]
         if fresh:
-            log.damage_found(segment, ranges)
+            note_damage(log, segment, ranges)
             self.counters.ranges_found += len(fresh)
         for bad in fresh:
             logger.error("%s: offsets %d to %d are damaged in %s", name, bad.start, bad.end, segment.path)
@@ -219,7 +221,7 @@ class Scrubber:
         if opened is not None and opened[1] is not opened[0].segments.last:
             logger.warning("%s has an index that does not fit its batches: built anew", opened[1].path)
             opened[1].rebuild_indexes()
-            opened[1].check_indexes()
+            scanning.trim_indexes(opened[1])
             self.counters.indexes_rebuilt += 1
 
     # What readers complained about

@@ -7,12 +7,11 @@ one that is not, `find_damage` walks the segment as recovery does and says which
 from __future__ import annotations
 
 from tidelog._speed.log.batch import BatchCheck, header_at
+from tidelog._speed.log.index_interval import SEGMENT_OFFSETS_MAX
 from tidelog.storage.disk import Disk, Source
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scan import CHUNK_BYTES, large_crc_ok, next_whole, plausible, whole_batches
-from tidelog.storage.segments.segment_files import INDEX, LOG, stem
-
-OFFSETS_MAX = (1 << 31) - 1  # as in `segment`
+from tidelog.storage.segments.segment_files import INDEX, SegmentFiles
 
 
 class SegmentCheck:
@@ -25,12 +24,12 @@ class SegmentCheck:
         self.done = size == 0
         self.whole = True
         self._size = size
-        self._file = disk.open_direct(stem(folder, base) + LOG)
-        path = stem(folder, base) + INDEX
-        index = disk.read_file(path) if with_index and disk.exists(path) else b""
+        files = SegmentFiles(disk, folder, base)
+        self._file = files.open_direct()
+        index = disk.read_file(files.path(INDEX)) if with_index and files.exists(INDEX) else b""
         # An index that was made larger than its entries ends with zeros.
         index = index[: -(-len(index.rstrip(b"\0")) // 8) * 8]
-        self._check = BatchCheck(base, base + OFFSETS_MAX, index)
+        self._check = BatchCheck(base, base + SEGMENT_OFFSETS_MAX, index)
 
     @property
     def index_fits(self) -> bool:
@@ -59,7 +58,7 @@ class SegmentCheck:
 
 def find_damage(file: Source, base: int, size: int, end: int) -> list[BadRange]:
     """The bad ranges among the first `size` bytes of the segment at `base`, after which offset `end` comes."""
-    last_max = base + OFFSETS_MAX
+    last_max = base + SEGMENT_OFFSETS_MAX
     ranges: list[BadRange] = []
     position, expected = 0, base
     while True:

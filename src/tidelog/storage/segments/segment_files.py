@@ -1,146 +1,112 @@
-"""The files of one segment: the log and its indexes, their names, and the descriptors held open on them.
+"""The files of one segment: the log and its indexes.  The one place where they are named, made, opened, renamed and removed.
 
-What is in the files is `segment`'s business.
-"""
+All files of a segment have the same stem and the same suffix, and come and go together.  Every other module that touches
+them (compaction, swaps, scrubbing, salvage) asks here.  What is in the files is the business of `segment` and `index`."""
 
 from __future__ import annotations
 
-from tidelog._speed.log.append import NativeSegment
-from tidelog.storage.dirs.volume import Volume
-from tidelog.storage.disk import File
+import re
+from typing import NamedTuple
+
+from tidelog.storage.disk import Disk, File, Source
 from tidelog.storage.flusher import sync
-from tidelog.storage.segments.index import OffsetIndex, TimeIndex
-from tidelog.storage.segments.txn_index import TxnIndex
 
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
-SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+KINDS = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+BESIDE_LOG = KINDS[1:]
+# Transactions are rare: where a segment has none there is no file.
+NEEDED = (LOG, INDEX, TIME_INDEX)
+
+
+_NAME = re.compile(rf"(\d{{20}})({'|'.join(map(re.escape, KINDS))})(|\..+)")
+
+
+class SegmentFileName(NamedTuple):
+    base: int
+    kind: str
+    suffix: str
+    """Empty for the files of the log itself."""
+
+
+def parse(name: str) -> SegmentFileName | None:
+    """A name in a log's folder, if it is that of a segment's file."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else SegmentFileName(int(match[1]), match[2], match[3])
 
 
 def stem(folder: str, base: int) -> str:
-    """The path of a segment's files without their suffix."""
+    """The path of a segment's files without their kind and suffix."""
     return f"{folder}/{base:020d}"
 
 
-class SegmentFiles(NativeSegment):
-    __slots__ = (
-        "_index",
-        "_index_bytes_max",
-        "_time_index",
-        "_transactions",
-        "_volume",
-        "folder",
-        "stem",
-        "suffix",
-    )
+class SegmentFiles:
+    __slots__ = ("_disk", "folder", "stem", "suffix")
 
-    _file: File | None
-
-    def __init__(self, volume: Volume, folder: str, base: int, index_bytes_max: int) -> None:
-        self.base = base
+    def __init__(self, disk: Disk, folder: str, base: int, suffix: str = "") -> None:
+        """`suffix` stands behind the usual names: of files that are not, or no longer, part of the log."""
+        self._disk = disk
         self.folder = folder
         self.stem = stem(folder, base)
-        self.suffix = ""
-        self.used = False
-        self._volume = volume
-        self._index_bytes_max = index_bytes_max
-        self._file = None
-        self._index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._transactions: TxnIndex | None = None
+        self.suffix = suffix
 
-    @property
-    def path(self) -> str:
-        return self.stem + LOG + self.suffix
+    def path(self, kind: str = LOG) -> str:
+        return self.stem + kind + self.suffix
 
-    @property
-    def file(self) -> File:
-        file = self._file
-        if file is None:
-            file = self._file = self._volume.disk.open(self.path)
-            self._volume.files.opened(self)
-        self.used = True
+    def paths(self) -> list[str]:
+        return [self.path(kind) for kind in KINDS]
+
+    def exists(self, kind: str = LOG) -> bool:
+        return self._disk.exists(self.path(kind))
+
+    def size(self, kind: str = LOG) -> int:
+        return self._disk.size(self.path(kind))
+
+    def open(self) -> File:
+        """The log."""
+        return self._disk.open(self.path())
+
+    def open_direct(self) -> Source:
+        """The log as the device has it."""
+        return self._disk.open_direct(self.path())
+
+    def create(self, allocate: int = 0) -> File:
+        """An empty log, with room reserved for so many bytes.  What a crash left under the same names goes."""
+        self.remove(*BESIDE_LOG)
+        file = self._disk.open(self.path(), create=True)
+        if file.size():
+            file.truncate(0)
+        if allocate:
+            file.allocate(allocate)
         return file
 
-    def open_index(self, missing: bool = False) -> OffsetIndex:
-        """CorruptIndex or FileNotFoundError: it has to be built anew."""
-        volume, path = self._volume, self._path(INDEX)
-        return OffsetIndex(volume.disk, volume.files, path, self.base, self._index_bytes_max, missing)
-
-    def open_time_index(self, missing: bool = False) -> TimeIndex:
-        volume, path = self._volume, self._path(TIME_INDEX)
-        return TimeIndex(volume.disk, volume.files, path, self.base, self._index_bytes_max, missing)
-
-    @property
-    def transactions(self) -> TxnIndex:
-        """The aborted ones whose markers are here.  They hold no descriptor, and stay once they were read."""
-        index = self._transactions
-        if index is None:
-            index = self._transactions = TxnIndex.read(self._volume.disk, self._path(TXN_INDEX))
-        return index
-
-    def indexes_sane(self) -> bool:
-        """After a crash any part of an index may be missing; reads all of both.  CorruptIndex or FileNotFoundError
-        as well as false: they have to be built anew."""
-        sane = True
-        self._drop_indexes()
-        for opened in (self.open_index, self.open_time_index):
-            index = opened()
-            index.drop_zeros()
-            sane = sane and index.sane()
-            index.trim()
-        return sane
-
-    def _empty_indexes(self) -> None:
-        self._drop_indexes()
-        for kind in (INDEX, TIME_INDEX):
-            self._volume.disk.open(self._path(kind), create=True).truncate(0)
-
-    def _drop_indexes(self) -> None:
-        for index in (self._index, self._time_index):
-            if index is not None:
-                index.release()
-        self._index = self._time_index = None
-
-    def release(self) -> None:
-        """For `OpenFiles`: the log's descriptor.  Indexes are handles of their own."""
-        self._file = None
-
-    def release_all(self) -> None:
-        """Every descriptor; the next use opens what it needs."""
-        self._drop_indexes()
-        self.release()
-        self._volume.files.closed(self)
+    def empty(self, kind: str) -> File:
+        """An index without entries."""
+        file = self._disk.open(self.path(kind), create=True)
+        file.truncate(0)
+        return file
 
     def sync(self) -> None:
         """Everything of a sealed segment; blocks, and touches nothing that the loop's thread changes."""
-        disk = self._volume.disk
-        for kind in SUFFIXES:
+        for kind in KINDS:
             try:
-                file = disk.open(self._path(kind))
+                file = self._disk.open(self.path(kind))
             except FileNotFoundError:
                 continue  # on its way out: retention renamed it
             sync(file)
 
-    def rename(self, suffix: str) -> None:
-        """All files to `<name><suffix>`, as for deletion; readers that hold the file go on reading."""
-        self._drop_indexes()
-        self._transactions = None
+    def rename(self, suffix: str, log_last: bool = False, needed: tuple[str, ...] = ()) -> None:
+        """To names that end in `suffix`; those who hold a file go on reading.  Files that are not there are passed over,
+        unless they are `needed`.  `log_last`: with a log under the new name all other files have theirs."""
         old, self.suffix = self.suffix, suffix
-        for kind in SUFFIXES:
+        for kind in reversed(KINDS) if log_last else KINDS:
             path = self.stem + kind
-            if self._volume.disk.exists(path + old):
-                self._volume.disk.rename(path + old, path + suffix)
+            if kind in needed or self._disk.exists(path + old):
+                self._disk.rename(path + old, path + suffix)
 
-    def remove(self) -> None:
-        self.release_all()
-        for path in self.paths():
-            self._volume.disk.remove(path)
-
-    def paths(self) -> list[str]:
-        return [self._path(kind) for kind in SUFFIXES]
-
-    def _path(self, kind: str) -> str:
-        return self.stem + kind + self.suffix
+    def remove(self, *kinds: str) -> None:
+        """These, or all.  No error when they are gone."""
+        for kind in kinds or KINDS:
+            self._disk.remove(self.path(kind))

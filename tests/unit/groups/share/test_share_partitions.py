@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.groups.share.share_node import GROUP, LETTERS, LOCK_MS, TOPIC, ShareNode
+from tests.unit.storage.elsewhere import ARRIVES_S, RecordsElsewhere
 from tidelog import errors, testing
 from tidelog.groups.share import state_coordinator
 from tidelog.groups.share.group_state import ShareKey
@@ -221,7 +222,7 @@ def test_dead_letters_are_copied_before_they_are_archived() -> None:
         await node.acknowledge("ann", part, 1, 3, AcknowledgeType.ACCEPT)
         await asyncio.sleep(1)
         log = node.topic(LETTERS).log
-        found = log.read(0, 1 << 20, log.end)
+        found = log.reader.read(0, 1 << 20, log.end)
         assert found is not None
         (letter,) = read_records(found.file.read(found.size, found.position))
         assert (letter.key, letter.value) == (b"a", b"a")
@@ -269,3 +270,27 @@ def test_keys_of_the_share_coordinator_are_kafkas() -> None:
     ):
         with pytest.raises(errors.InvalidRequest):
             parse_coordinator_key(bad)
+
+
+def test_a_fetch_waits_for_records_that_are_not_here_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(random: Random) -> None:
+        node, part = await node_with_records()
+        RecordsElsewhere(monkeypatch)
+        started = node.clock.monotonic_ms()
+        assert await node.fetch("ann", part, wait_ms=5_000) == [AcquiredRange(0, 3, 1)]
+        assert node.clock.monotonic_ms() - started == ARRIVES_S * 1000
+
+    testing.run(scenario)
+
+
+def test_a_dead_letter_is_copied_when_its_record_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(random: Random) -> None:
+        node, part = await node_with_records(share_dead_letter_topic=LETTERS, share_delivery_count_limit="2")
+        await node.fetch("ann", part)
+        elsewhere = RecordsElsewhere(monkeypatch)
+        await node.acknowledge("ann", part, 0, 0, AcknowledgeType.REJECT)
+        await asyncio.sleep(ARRIVES_S + 0.1)  # less than until the next try
+        assert elsewhere.waited == 1
+        assert node.topic(LETTERS).log.end == 1
+
+    testing.run(scenario)

@@ -1,0 +1,65 @@
+"""What the parts of one log share: its bounds, its segments, what is known of epochs, producers and damage.
+
+`start` <= `end` <= `next`.  What lies below `end`, the log end offset (LEO), is written, whole, and may be read; `next` is
+ahead of it only while appends of a topic that asks for a sync on every one are on their way to the disk.  `Log` makes it;
+`Appender`, `Roller`, `Cutter` and `Reader` work on it.  All of them run on the event loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog._speed.log.append import NativeLogState
+from tidelog.config import TopicConfig
+from tidelog.storage.dirs.volume import Volume
+from tidelog.storage.durability import Durability
+from tidelog.storage.epochs import Epochs
+from tidelog.storage.integrity.damage import Damage
+from tidelog.storage.loading import Loaded
+from tidelog.storage.producers import Producers
+from tidelog.storage.segments.ordered import Segments
+from tidelog.types import TopicPartition
+
+
+class LogState(NativeLogState):
+    __slots__ = ("changed", "config", "cuts", "damage", "folder")
+
+    durability: Durability
+    epochs: Epochs
+    name: TopicPartition
+    producers: Producers
+    segments: Segments
+    volume: Volume
+
+    def __init__(
+        self, volume: Volume, folder: str, name: TopicPartition, config: TopicConfig, loaded: Loaded
+    ) -> None:
+        self.volume = volume
+        self.folder = folder
+        self.name = name
+        self.config = config
+        self.segments = Segments(loaded.segments)
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.start = loaded.start
+        self.end = self.next = loaded.end
+        self.queued = 0
+        self.cuts = 0  # how often records went from its end
+        self.damage = Damage(volume, folder, name, loaded.bad)
+        self.changed = loaded.created or loaded.scanned  # otherwise than by appends
+        active = self.segments.last
+        self.durability = Durability(volume, folder, config, self.epochs, active)
+        self.durability.opened(min(loaded.recovery_point, active.end), loaded.created)
+
+    def check_online(self) -> None:
+        if self.volume.problem is not None:
+            raise self.volume.offline()
+
+    def change(self, change: Callable[[], None], doing: str) -> None:
+        """A change that fails half-way takes the directory offline, so nobody goes on with a log that is neither the old
+        nor the new one."""
+        self.check_online()
+        self.changed = True
+        try:
+            change()
+        except OSError as problem:
+            raise self.volume.failed(problem, doing, at_risk=True) from problem
