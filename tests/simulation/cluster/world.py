@@ -150,7 +150,9 @@ class Cluster:
 
     # Clients
 
-    async def connect(self, node: int, client_id: str) -> Requester:
+    async def connect(
+        self, node: int, client_id: str, request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Requester:
         return await dial(
             self.network.host(CLIENT),
             host(node),
@@ -158,7 +160,7 @@ class Cluster:
             client_id,
             "1",
             connect_timeout_ms=REQUEST_TIMEOUT_MS,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            request_timeout_ms=request_timeout_ms,
         )
 
     async def connect_any(self, client_id: str) -> Requester:
