@@ -9,6 +9,8 @@ import pytest
 
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.broker import router
+from tidelog.broker.handlers.produce import produce
 from tidelog.broker.handlers.transactions import txn_offset_commit
 from tidelog.groups.offsets import commits as offset_commits
 from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
@@ -167,6 +169,13 @@ def whoever_is_registered_may_join(patch: pytest.MonkeyPatch) -> None:
 
 def a_lease_need_not_be_proven(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Registration, "is_proven", lambda self: True)
+
+
+def a_lease_is_proven_at_the_append_alone(patch: pytest.MonkeyPatch) -> None:
+    """And not when the records are on disk, long after it."""
+    shortcut = router.ProduceShortcut
+    patch.setattr(router, "ProduceShortcut", lambda held, *rest: shortcut({}, *rest))  # all through the handler
+    patch.setattr(produce, "_leads_for_certain", lambda *_: True)
 
 
 def a_doubt_is_not_stored(patch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ LINES: tuple[Trouble, ...] = (
     trouble.broker_is_cut_off,
     trouble.connections_reset,
     surroundings.controller_is_cut_off,
+    surroundings.leader_is_alone_with_its_clients,
     surroundings.lines_hang,
 )
 DISKS: tuple[Trouble, ...] = (
