@@ -116,7 +116,11 @@ class Pair:
         """The topic's partition as a client reads it that is not ours."""
         with Connection(self.brokers[3].bootstrap) as connection:
             answer = connection.call(
-                "describe_topic_partitions", 0, topics=[{"name": topic}], response_partition_limit=1, cursor=None
+                "describe_topic_partitions",
+                0,
+                topics=[{"name": topic}],
+                response_partition_limit=1,
+                cursor=None,
             )
         return answer.topics[0].partitions[0]
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.simulation.cluster.concurrent.operators import PREFERRED, elect
 from tests.simulation.cluster.world import Cluster, LeaderOf, host
 from tests.simulation.readers import read_all
 from tests.simulation.test_found import batch, code_of
@@ -16,6 +17,12 @@ from tidelog.metadata.store import Put
 from tidelog.testing import run
 from tidelog.testing.metadata import Backup
 from tidelog.types import TopicPartition
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -89,6 +96,22 @@ async def values(cluster: Cluster) -> list[bytes]:
     return [value for _, value in found.records]
 
 
+async def led_apart_from_the_controller(cluster: Cluster) -> tuple[int, int]:
+    """The leader, which is moved where it has to be, and the controller."""
+    controller = cluster.survivors.image.controller
+    assert controller is not None
+    if await led(cluster) == controller:
+        leader, *others = followers_of(controller)
+        part = ReassignablePartition(NAME.partition, [leader, *others, controller])
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(NAME.topic, [part])])
+        await cluster.ask(request, AlterPartitionReassignmentsResponse)
+        while await led(cluster) != leader:
+            await elect(cluster, NAME, PREFERRED)
+        await all_in_sync(cluster)
+    assert cluster.survivors.image.controller == controller
+    return await led(cluster), controller
+
+
 def sent(count: int) -> list[bytes]:
     return [b"value-%d" % number for number in range(count)]
 
@@ -103,12 +126,7 @@ def test_a_leader_after_a_power_cut_does_not_lead_while_the_controller_stands_st
         cluster = await started(random)
         await produce(cluster, *range(5))
         await all_in_sync(cluster)
-        leader = await led(cluster)
-        image = cluster.brokers[leader]._controller.image
-        controller = image.controller
-        assert controller is not None
-        if controller == leader:  # the run needs them apart
-            return
+        leader, controller = await led_apart_from_the_controller(cluster)
         cluster.kill(leader, power=True)
         back = asyncio.ensure_future(cluster.restart(leader))
         await asyncio.sleep(1.5)

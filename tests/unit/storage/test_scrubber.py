@@ -164,7 +164,7 @@ def test_a_pause_ends_sooner_when_the_pace_is_raised_meanwhile() -> None:
 
 def test_it_tells_while_a_round_takes_longer_than_its_period(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(random: Random) -> None:
-        home, log = await with_log(VirtualDisk(random), random)
+        home, _ = await with_log(VirtualDisk(random), random)
         scrubber = scrubber_of(home, ScrubPace(50_000, SIZE))
         task = asyncio.ensure_future(scrubber.run())
         await asyncio.sleep(50 + 40)

@@ -22,7 +22,7 @@ from tests.simulation.cluster.concurrent.surroundings import (
     lines_hang,
     store_is_restored,
 )
-from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, STORE
+from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, ROT, STORE
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.history import OneValuePerOffset
 from tests.simulation.invariants import Violated
@@ -77,6 +77,7 @@ PLANTED: dict[Plant, Found] = {
     plants.a_lease_is_proven_at_the_append_alone: Found(
         {"NothingLostWithoutLease"}, 60, ((leader_is_alone_with_its_clients,),)
     ),
+    plants.a_damaged_replica_goes_on: Found({"DamagedNotInSync", *LOST}, 20, (ROT, PROCESSES)),
 }
 
 

@@ -260,7 +260,9 @@ class Acknowledgement:
 
     def _leads_for_certain(self) -> bool:
         services = self._request.services
-        return all(_leads_for_certain(services, partition, appended) for _, _, partition, appended in self._waits)
+        return all(
+            _leads_for_certain(services, partition, appended) for _, _, partition, appended in self._waits
+        )
 
     def _wait_for_all(self) -> None:
         """The syncs took longer than the lease of this broker: the in-sync set has to confirm the records."""
@@ -302,9 +304,7 @@ def settle_delayed(services: Services, answer: DelayedProduce, is_over: bool) ->
 
 def _leads_for_certain(services: Services, partition: Partition, appended: Appended) -> bool:
     """No other broker can have been elected since, which would cut what this one alone has."""
-    return not moved(partition, appended) and (
-        partition.state.is_alone or services.partitions.lease_proven()
-    )
+    return not moved(partition, appended) and (partition.state.is_alone or services.partitions.lease_proven())
 
 
 def _unsettled(
