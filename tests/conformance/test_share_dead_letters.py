@@ -120,7 +120,9 @@ def test_a_dead_letter_is_kept_until_its_topic_can_be_written(
         write(broker.bootstrap, topic, 2)
         take(member, part, begin=True)
         assert acknowledge_codes(member.acknowledge({part: [(0, 1, [REJECT, ACCEPT])]})) == [0]
-        wait_until(lambda: f"there is no topic '{letters}'" in broker.log_tail(), 10, "it says so")
+        wait_until(
+            lambda: f"dead letter topic '{letters}' does not exist" in broker.log_tail(), 10, "it says so"
+        )
         assert acquired(member.fetch(max_wait_ms=200)) == []
         assert lag(member) == 1
     broker.kill()

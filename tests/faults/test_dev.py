@@ -226,7 +226,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., D
     for place in ("/proc/nowhere", "/dev/null"):
         nowhere = run("dev", "--data", place)
         assert nowhere.returncode == 1 and nowhere.stderr.startswith(
-            f"Error: {place} cannot be made a folder"
+            f"Error: the folder {place} cannot be created"
         )
         assert len(nowhere.stderr.splitlines()) == 1
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., D
     second = run("dev", *dev.options())
     assert second.returncode == 1 and "another `tidelog dev` runs" in second.stderr
     unknown = dev.restart(7)
-    assert unknown.returncode == 1 and "no broker 7" in unknown.stderr
+    assert unknown.returncode == 1 and "broker 7 does not exist" in unknown.stderr
     assert dev.end()[0] == 0
     more = run("dev", *dev.options()[:-1], "3")
     assert more.returncode == 1 and "--etcd 1" in more.stderr

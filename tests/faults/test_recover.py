@@ -151,7 +151,7 @@ def test_an_operator_elects_what_is_left_after_a_disk_was_lost(pair: Pair) -> No
     assert of(scrape(controller.http), "mq_replicas_in_doubt") == 1
     assert "see `tidelog partitions recover`" in controller.log_text()
     page = http_get(f"http://{controller.http}/console/topics/orders")
-    assert "An operator has to decide: see tidelog partitions recover." in page
+    assert "An operator has to choose a leader: see `tidelog partitions recover`." in page
     assert "Broker 1: it came back with a new, empty directory." in page
 
     (found,) = pair.run("partitions", "recover")["partitions"]

@@ -129,7 +129,7 @@ def test_a_second_broker_of_the_same_number_is_refused_and_changes_nothing(
     before = leadership(cluster)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     assert done.returncode == 1
-    assert f"broker {broker['id']} is already registered" in done.stderr
+    assert f"Broker {broker['id']} is already registered" in done.stderr
     assert leadership(cluster) == before
     # The wait for its lease has not disturbed the first one.
     assert cluster.pid(broker["id"]) == broker["pid"] and alive(broker["pid"])

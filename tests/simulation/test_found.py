@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.readers import read_all
 from tests.simulation.world import REQUEST_TIMEOUT_MS, World
 from tidelog._speed.log.records import Record
-from tidelog.errors import NONE, KafkaStorageError, OutOfOrderSequenceNumber
+from tidelog.errors import NONE, KafkaStorageError, OutOfOrderSequenceNumber, TidelogError
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch
 from tidelog.testing import run
@@ -96,9 +96,14 @@ def test_what_a_failed_sync_left_behind_is_written_again_after_a_restart() -> No
         run(scenario, seed)
 
 
-@pytest.mark.parametrize("settings", [{}, {"flush.messages": "1"}], ids=["cached", "synced"])
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    # A batch that was refused before it was appended answers for those behind it; a failed sync leaves a gap.
+    [({}, KafkaStorageError), ({"flush.messages": "1"}, OutOfOrderSequenceNumber)],
+    ids=["cached", "synced"],
+)
 def test_behind_a_first_batch_that_found_no_space_nothing_is_taken_out_of_order(
-    settings: dict[str, str],
+    settings: dict[str, str], answer: type[TidelogError]
 ) -> None:
     async def scenario(random: Random) -> None:
         world = World(random)
@@ -111,7 +116,7 @@ def test_behind_a_first_batch_that_found_no_space_nothing_is_taken_out_of_order(
         assert code_of(await first) == KafkaStorageError.code
         world.machine.disk.limit_free(None)
         behind = submit(requester, batch(1))
-        assert code_of(await behind) == OutOfOrderSequenceNumber.code
+        assert code_of(await behind) == answer.code
         for sequence in (0, 1):
             assert (await produce(requester, batch(sequence))).error_code == NONE
         found = await read_all(world, random, NAME)

@@ -246,6 +246,7 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[PlacedPar
 
 async def _read_plan(admin: Admin, file: Any) -> list[ReplicaMove]:
     from tidelog.cli.partitions.reassignment_file import BadPlan, read_plan
+    from tidelog.client.admin.placement import ReplicaMove
 
     try:
         wanted = read_plan(file.read())

@@ -166,7 +166,9 @@ def _topic_problem(code: int, name: str, message: str | None) -> errors.TidelogE
     if code == errors.TopicAlreadyExists.code:
         return errors.TopicAlreadyExists(f"Topic {name!r} already exists.")
     what = f"topic {name!r}"
-    return problem_of(code, what, message and message.removeprefix(what + " "))  # not named twice
+    if message is not None and message.lower().startswith(f"{what} ".lower()):
+        return errors.by_code(code)(message)  # the broker's text names the topic already
+    return problem_of(code, what, message)
 
 
 async def _check_controller(cluster: Cluster, codes: Sequence[int]) -> None:
