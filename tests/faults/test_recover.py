@@ -13,6 +13,7 @@ import pytest
 
 from tests.conformance import apache_kafka
 from tests.conformance.process import wait_until
+from tests.conformance.raw import Connection
 from tests.contract.etcd import Etcd
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import BrokerFactory
@@ -111,6 +112,18 @@ class Pair:
         text = self.run("cluster", "status", code=1, json_too=False)
         assert f"{topic}-0 has no leader, and waits for broker 1: start it" in text
 
+    def described(self, topic: str) -> Any:
+        """The topic's partition as a client reads it that is not ours."""
+        with Connection(self.brokers[3].bootstrap) as connection:
+            answer = connection.call(
+                "describe_topic_partitions",
+                0,
+                topics=[{"name": topic}],
+                response_partition_limit=1,
+                cursor=None,
+            )
+        return answer.topics[0].partitions[0]
+
     def end(self) -> None:
         for broker in self.brokers.values():
             broker.discard()
@@ -184,6 +197,32 @@ def test_a_broker_that_does_not_run_may_have_more_and_that_is_said(pair: Pair) -
     assert "nothing known; unknown: what broker 2 has" in text
     chosen = ("--elect", "1", "--execute", "--yes")
     assert "orders-0: broker 1 leads" in pair.run("partitions", "recover", *chosen, json_too=False)
+
+
+def test_clients_are_told_which_replicas_are_eligible_and_which_were(pair: Pair) -> None:
+    with Admin(bootstrap_servers=pair.bootstrap) as admin:
+        wanted = NewTopic("orders", assignments={0: [1, 2]}, configs={"min.insync.replicas": "2"})
+        admin.create_topics([wanted])
+    pair.produce("orders", FIRST)
+    whole = pair.described("orders")
+    assert (set(whole.isr_nodes), whole.eligible_leader_replicas, whole.last_known_elr) == ({1, 2}, (), ())
+    pair.brokers[2].stop()
+    # Below min.insync.replicas nothing more is committed: the member that left has all there is.
+    wait_until(lambda: pair.described("orders").isr_nodes == (1,), SECONDS_MAX, "broker 2 is out of sync")
+    assert pair.described("orders").eligible_leader_replicas == (2,)
+    assert pair.described("orders").last_known_elr == ()
+    shutil.rmtree(pair.brokers[2].data)
+    pair.brokers[1].stop()
+    pair.brokers[2].start()
+    # It comes back without what made it eligible.
+    wait_until(lambda: pair.described("orders").last_known_elr == (2,), SECONDS_MAX, "broker 2 is in doubt")
+    lost = pair.described("orders")
+    assert (lost.leader_id, lost.isr_nodes, lost.eligible_leader_replicas) == (-1, (1,), (2,))
+    pair.brokers[1].start()
+    wait_until(lambda: set(pair.described("orders").isr_nodes) == {1, 2}, SECONDS_MAX, "both are in sync")
+    again = pair.described("orders")
+    assert (again.eligible_leader_replicas, again.last_known_elr) == ((), ())
+    assert pair.read("orders", FIRST) == [b"%d" % number for number in range(FIRST)]
 
 
 def test_kafkas_own_tools_read_partitions_with_replicas_in_doubt(pair: Pair) -> None:

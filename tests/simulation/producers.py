@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.history import Origin, PartitionHistory
-from tests.simulation.world import REQUEST_TIMEOUT_MS, Meeting
+from tests.simulation.world import REQUEST_TIMEOUT_MS, TRAVEL_MS, Meeting
 from tidelog import errors
 from tidelog._speed.log.records import Record
 from tidelog.net.requester import Requester
@@ -27,6 +27,7 @@ from tidelog.wire.messages.produce import (
     TopicProduceData,
 )
 
+ACKS_ALL = -1
 IN_FLIGHT_MAX = 5
 BATCH_SIZES = (1, 1, 2, 5)
 KEYS = 6
@@ -56,6 +57,7 @@ class Batch:
     in_flight: bool = False
     power_losses: int = 0
     without_lease: bool = False
+    sent_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -69,6 +71,9 @@ class Producer:
     batch_sizes: tuple[int, ...] = BATCH_SIZES
     without_lease: Callable[[], bool] | None = None
     """For one that asks for less than all replicas, of several: only what leaders without a lease say is a promise."""
+    answered_without_lease: Callable[[], bool] | None = None
+    """Whether the leader had no lease when it sent what arrives now; None: it is judged by `without_lease` alone."""
+    last_answer_ms: int = 0
     session: int = 0
     unanswered: deque[Batch] = field(default_factory=deque)
     answers: int = 0
@@ -174,11 +179,12 @@ class Producer:
         part = PartitionProduceData(index=name.partition, records=batch.data)
         request = ProduceRequest(
             acks=self.acks,
-            timeout_ms=REQUEST_TIMEOUT_MS // 2,
+            timeout_ms=REQUEST_TIMEOUT_MS // 2 if self.acks == ACKS_ALL else REQUEST_TIMEOUT_MS,
             topic_data=[TopicProduceData(name=name.topic, partition_data=[part])],
         )
         batch.in_flight, batch.power_losses = True, self.history.power_losses
         batch.without_lease = self.without_lease is not None and self.without_lease()
+        batch.sent_ms = self.world.clock.monotonic_ms()
         alone = len(self.unanswered) == 1 or all(
             not other.in_flight for other in self.unanswered if other is not batch
         )
@@ -207,7 +213,7 @@ class Producer:
             self.answers += 1
             if self.without_lease is None:
                 self.history.acknowledged(answer.base_offset, batch.values, batch.power_losses)
-            elif batch.without_lease:
+            elif batch.without_lease or self._acknowledged_without_lease(batch):
                 self.history.acknowledged_without_lease(answer.base_offset, batch.values, batch.power_losses)
             self.unanswered.remove(batch)
         elif code not in RETRIED:
@@ -219,6 +225,13 @@ class Producer:
             self._failed(batch)
         else:
             self._failed(batch)
+
+    def _acknowledged_without_lease(self, batch: Batch) -> bool:
+        """An answer that arrives with the one before it may have been ready long ago: it waited for its turn."""
+        now_ms = self.world.clock.monotonic_ms()
+        waited = batch.sent_ms <= self.last_answer_ms and now_ms - self.last_answer_ms <= TRAVEL_MS
+        self.last_answer_ms = now_ms
+        return not waited and self.answered_without_lease is not None and self.answered_without_lease()
 
     def _failed(self, batch: Batch) -> None:
         batch.in_flight = False

@@ -29,6 +29,8 @@ from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 BROKER = "broker"
 CLIENT = "client"
 PORT = 9092
+TRAVEL_MS = 100
+"""Nothing is longer on a line that passes."""
 REQUEST_TIMEOUT_MS = 3_000
 
 

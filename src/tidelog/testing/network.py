@@ -110,6 +110,8 @@ class VirtualNetwork:
         self._hosts: dict[str, VirtualHost] = {}
         self._cut: set[tuple[str, str]] = set()
         self._changed = asyncio.Event()
+        self.mended_ms = 0
+        """When a line that was cut was last healed, on the loop's clock: what it held back arrives from then on."""
 
     def host(self, name: str) -> VirtualHost:
         """The host of this name, made at the first call."""
@@ -173,6 +175,7 @@ class VirtualNetwork:
             await self._changed.wait()
 
     def lines_changed(self) -> None:
+        self.mended_ms = self.loop.elapsed_ms()
         self._changed.set()
         self._changed = asyncio.Event()
         for host in self._hosts.values():

@@ -29,6 +29,7 @@ from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
 from tidelog.types import NodeId
 from tidelog.wire.frame import RequestHeader, decode_response_header, encode_request
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.primitives import Unencodable
 
 DIRS = ("/data", "/more")
@@ -38,6 +39,8 @@ TOPICS: dict[str, dict[str, str]] = {
     "synced": {"flush.messages": "1"},
     "stamped": {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"},
 }
+INIT_PRODUCER_ID = 22
+LOADING_TURNS_MAX = 50
 ANSWER_SECONDS_MAX = 60  # virtual ones
 
 
@@ -111,6 +114,11 @@ class Inside:
     def prove_lease(self, proven: bool) -> None:
         self._services.partitions.lease_proven = lambda: proven
 
+    @property
+    def queued_bytes(self) -> int:
+        """What requests take that wait."""
+        return int(self._router.queued.used)
+
     def held(self) -> list[Partition]:
         return sorted(self._services.partitions.open_ones(), key=lambda partition: partition.name)
 
@@ -126,6 +134,16 @@ class Inside:
         assert answer is not None
         _, at = decode_response_header(api_key, version, answer[4:])
         return answer[4 + at :]
+
+    async def transactional_producer(self, name: str) -> InitProducerIdResponse:
+        await self._services.transactions.topic.ensure()
+        for _ in range(LOADING_TURNS_MAX):
+            body = await self.call(INIT_PRODUCER_ID, 4, InitProducerIdRequest(name, 60_000))
+            made = InitProducerIdResponse.decode(body, 4)
+            if made.producer_id >= 0:
+                return made
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"no producer id: {made.error_code}")
 
     async def change(self, operations: list[Operation]) -> None:
         """Behind the controller's back, as another broker or the end of a lease would."""

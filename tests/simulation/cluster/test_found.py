@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.simulation.cluster.world import Cluster, LeaderOf
+from tests.simulation.cluster.concurrent.operators import PREFERRED, elect
+from tests.simulation.cluster.world import Cluster, LeaderOf, host
 from tests.simulation.readers import read_all
 from tests.simulation.test_found import batch, code_of
 from tidelog import errors
@@ -16,6 +17,12 @@ from tidelog.metadata.store import Put
 from tidelog.testing import run
 from tidelog.testing.metadata import Backup
 from tidelog.types import TopicPartition
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -26,6 +33,7 @@ from tidelog.wire.messages.produce import (
 NAME = TopicPartition("topic", 0)
 SETTINGS = {"replica.lag.time.max.ms": "3000", "auto.leader.rebalance.enable": "false"}
 LEASE_S = 2.0
+SLOW_SYNC_S = 16.0
 SEEDS = range(9)
 
 
@@ -88,6 +96,22 @@ async def values(cluster: Cluster) -> list[bytes]:
     return [value for _, value in found.records]
 
 
+async def led_apart_from_the_controller(cluster: Cluster) -> tuple[int, int]:
+    """The leader, which is moved where it has to be, and the controller."""
+    controller = cluster.survivors.image.controller
+    assert controller is not None
+    if await led(cluster) == controller:
+        leader, *others = followers_of(controller)
+        part = ReassignablePartition(NAME.partition, [leader, *others, controller])
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(NAME.topic, [part])])
+        await cluster.ask(request, AlterPartitionReassignmentsResponse)
+        while await led(cluster) != leader:
+            await elect(cluster, NAME, PREFERRED)
+        await all_in_sync(cluster)
+    assert cluster.survivors.image.controller == controller
+    return await led(cluster), controller
+
+
 def sent(count: int) -> list[bytes]:
     return [b"value-%d" % number for number in range(count)]
 
@@ -102,12 +126,7 @@ def test_a_leader_after_a_power_cut_does_not_lead_while_the_controller_stands_st
         cluster = await started(random)
         await produce(cluster, *range(5))
         await all_in_sync(cluster)
-        leader = await led(cluster)
-        image = cluster.brokers[leader]._controller.image
-        controller = image.controller
-        assert controller is not None
-        if controller == leader:  # the run needs them apart
-            return
+        leader, controller = await led_apart_from_the_controller(cluster)
         cluster.kill(leader, power=True)
         back = asyncio.ensure_future(cluster.restart(leader))
         await asyncio.sleep(1.5)
@@ -203,6 +222,48 @@ def test_a_leader_that_cannot_reach_the_store_acknowledges_only_what_the_others_
         await all_in_sync(cluster)
         assert await values(cluster) == sent(2)
         assert await produce(cluster, 2, acks=1) == errors.NONE
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_leader_that_is_replaced_while_its_disk_syncs_does_not_acknowledge_what_the_others_lack(
+    is_native: bool,
+) -> None:
+    """The lease is proven when the records are appended, and over when they are on disk."""
+
+    async def scenario(random: Random) -> None:
+        one_member = {"min.insync.replicas": "1"}
+        cluster = await started(random, {**one_member, "flush.messages": "1"})
+        await cluster.create_topic("plain", 3, one_member)  # one partition led by each broker
+        await produce(cluster, 0)
+        await all_in_sync(cluster)
+        leader = await led(cluster)
+        for node in followers_of(leader):
+            cluster.network.cut(host(leader), host(node))
+        cluster.metadata.cut_off(host(leader))
+        cluster.machines[leader].disk.run_delay_s_max = SLOW_SYNC_S
+        requester = await cluster.connect(leader, "producer", request_timeout_ms=300_000)
+        plain = [TopicPartition("plain", index) for index in range(3)]
+        beside = [name for name in plain if cluster.brokers[leader]._partitions.held[name].leader == leader]
+        records = batch(1, producer_id=-1)
+        data = [
+            TopicProduceData(name=name.topic, partition_data=[PartitionProduceData(name.partition, records)])
+            for name in [NAME, *([] if is_native else beside)]
+        ]
+        request = ProduceRequest(acks=1, timeout_ms=200_000, topic_data=data)
+        answer = requester.submit(request, ProduceResponse, version=9)
+        while stored(cluster).leader == leader:
+            await asyncio.sleep(0.1)
+        assert not answer.done(), "the run needs a sync that takes longer than the lease"
+        cluster.machines[leader].disk.run_delay_s_max = 0.001
+        await asyncio.sleep(2 * SLOW_SYNC_S)
+        cluster.network.heal()
+        cluster.metadata.reconnect(host(leader))
+        await all_in_sync(cluster)
+        codes = [topic.partition_responses[0].error_code for topic in (await answer).responses]
+        assert codes == [errors.NotLeaderOrFollower.code] * (1 if is_native else 2)
+        assert await values(cluster) == sent(1)
 
     run(scenario)
 

@@ -8,6 +8,7 @@ from random import Random
 
 from tests.simulation.cluster.survivors import Survivors
 from tests.simulation.history import PartitionHistory
+from tests.simulation.world import TRAVEL_MS
 from tidelog import errors
 from tidelog.app.lifecycle import Broker
 from tidelog.app.surroundings import Surroundings
@@ -150,7 +151,9 @@ class Cluster:
 
     # Clients
 
-    async def connect(self, node: int, client_id: str) -> Requester:
+    async def connect(
+        self, node: int, client_id: str, request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Requester:
         return await dial(
             self.network.host(CLIENT),
             host(node),
@@ -158,7 +161,7 @@ class Cluster:
             client_id,
             "1",
             connect_timeout_ms=REQUEST_TIMEOUT_MS,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            request_timeout_ms=request_timeout_ms,
         )
 
     async def connect_any(self, client_id: str) -> Requester:
@@ -224,10 +227,15 @@ class LeaderOf:
         self.node = await self._cluster.find_leader(self._name, client_id)
         return await self._cluster.connect(self.node, client_id)
 
-    def lease_is_over(self) -> bool:
+    def lease_is_over(self, for_ms: int = 0) -> bool:
         """The broker that was last met had not renewed its lease in time: it cannot know that it still leads."""
         ended_ms = self._cluster.metadata.lease_ended_ms(host(self.node))
-        return ended_ms is not None and self.clock.monotonic_ms() > ended_ms
+        return ended_ms is not None and self.clock.monotonic_ms() - for_ms > ended_ms
+
+    def lease_was_over(self) -> bool:
+        """When it sent what arrives now.  What a cut line held back was sent long ago, perhaps."""
+        passed_ms = self.clock.monotonic_ms() - self._cluster.network.mended_ms
+        return passed_ms > TRAVEL_MS and self.lease_is_over(TRAVEL_MS)
 
 
 def host(node: int) -> str:

@@ -127,6 +127,56 @@ def test_it_keeps_its_pace_and_begins_once_in_a_period() -> None:
     run(scenario)
 
 
+def test_a_round_that_was_stopped_goes_on_when_the_pace_is_raised_again() -> None:
+    async def scenario(random: Random) -> None:
+        home, _ = await with_log(VirtualDisk(random), random)
+        pace = ScrubPace(HOUR_MS, 10 * SIZE)
+        scrubber = Scrubber(home, configs, lambda: pace)
+        task = asyncio.ensure_future(scrubber.run())
+        await asyncio.sleep(60 + 3)
+        pace = ScrubPace(HOUR_MS, 0)
+        await asyncio.sleep(60)
+        read = scrubber.counters.bytes_read
+        await asyncio.sleep(600)
+        assert 0 < scrubber.counters.bytes_read == read < 100 * SIZE
+        pace = ScrubPace(HOUR_MS, 100 * SIZE)
+        await asyncio.sleep(3)
+        assert scrubber.counters.bytes_read == 100 * SIZE
+        task.cancel()
+
+    run(scenario)
+
+
+def test_a_pause_ends_sooner_when_the_pace_is_raised_meanwhile() -> None:
+    async def scenario(random: Random) -> None:
+        home, _ = await with_log(VirtualDisk(random), random)
+        pace = ScrubPace(HOUR_MS, 1)
+        scrubber = Scrubber(home, configs, lambda: pace)
+        task = asyncio.ensure_future(scrubber.run())
+        await asyncio.sleep(60 + 5)
+        pace = ScrubPace(HOUR_MS, 100 * SIZE)
+        await asyncio.sleep(5)
+        assert scrubber.counters.bytes_read == 100 * SIZE
+        task.cancel()
+
+    run(scenario)
+
+
+def test_it_tells_while_a_round_takes_longer_than_its_period(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(random: Random) -> None:
+        home, _ = await with_log(VirtualDisk(random), random)
+        scrubber = scrubber_of(home, ScrubPace(50_000, SIZE))
+        task = asyncio.ensure_future(scrubber.run())
+        await asyncio.sleep(50 + 40)
+        assert not scrubber.is_overdue and caplog.messages == []
+        await asyncio.sleep(40)
+        assert scrubber.is_overdue and scrubber.counters.round_done_ms == 0
+        assert len(caplog.messages) == 1 and "tidelog.scrub.bytes.per.second" in caplog.text
+        task.cancel()
+
+    run(scenario)
+
+
 def test_a_restart_goes_on_where_it_was() -> None:
     async def scenario(random: Random) -> None:
         disk = VirtualDisk(random)

@@ -39,9 +39,6 @@ cdef class CommitWaits:
         self.add(wait)
         return wait.future
 
-    def join(self, CommitWait wait not None):
-        self.add(wait)
-
     def committed(self, int64_t high_watermark):
         cdef CommitWait wait
         while self.waiting:

@@ -13,7 +13,7 @@ cdef class DelayedProduce(CommitWait):
     cdef readonly int32_t index
     cdef readonly int version
     cdef readonly int32_t correlation_id
-    cdef readonly int acks
+    cdef readonly int acks  # ACKS_ALL where only the in-sync set can vouch for the records
     cdef readonly int32_t timeout_ms
     cdef readonly int64_t base
     cdef readonly int32_t epoch
@@ -34,10 +34,12 @@ cdef class GroupAnswers:
     cdef DelayedProduces delayed
     cdef list answers
     cdef Py_ssize_t size
+    cdef bint leads_for_certain(self) except -1
 
 
 cdef class DelayedProduces:
     cdef object refuse
+    cdef object lease_proven
     cdef object loop
     cdef object timer
     cdef double timer_at

@@ -18,9 +18,13 @@ class DelayedProduce(CommitWait):
     version: int
     correlation_id: int
     acks: int
+    """As asked, or -1 where only the in-sync set can vouch for the records."""
     base: int
     epoch: int
     """Of the leader when the records were appended."""
+    def wait_for_all(self) -> None:
+        """For the in-sync set, which has to vouch for the records from now on."""
+
     @property
     def client_id(self) -> str | None: ...
     def done(self) -> bool: ...
@@ -39,6 +43,6 @@ class DelayedProduce(CommitWait):
 Refuse = Callable[[DelayedProduce, bool], None]
 
 class DelayedProduces:
-    def __init__(self, refuse: Refuse) -> None: ...
+    def __init__(self, refuse: Refuse, lease_proven: Callable[[], bool]) -> None: ...
     @property
     def waiting_count(self) -> int: ...

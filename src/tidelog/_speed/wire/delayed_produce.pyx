@@ -39,6 +39,11 @@ cdef class DelayedProduce(CommitWait):
             self.settle(outcome)
             self.call_back()
 
+    def wait_for_all(self):
+        """For the in-sync set: nobody else can vouch for the records any more."""
+        self.acks = ACKS_ALL
+        self.partition.commit_waits.add(self)
+
     @property
     def client_id(self):
         return None if self.client is None else self.client.decode("utf-8", "replace")
@@ -77,31 +82,38 @@ cdef class GroupAnswers:
     def on_synced(self, future):
         cdef DelayedProduce answer
         cdef bint failed = future.cancelled() or future.exception() is not None
+        cdef bint leads = False
         cdef list done = []
         if not failed:
             (<object>self.partition).wrote(self.size)
+            leads = self.leads_for_certain()
         for answer in self.answers:
             if answer.is_settled():
                 continue
-            if not failed and (answer.acks != ACKS_ALL or answer.is_committed()):
+            if failed or answer.epoch != self.partition.state.epoch:
+                self.delayed.end_badly(answer, False)
+            elif answer.is_committed() or (answer.acks != ACKS_ALL and leads):
                 done.append(answer)
-            elif (
-                not failed
-                and answer.epoch == self.partition.state.epoch
-                and self.partition.leader == self.partition.state.node
-            ):
-                self.partition.commit_waits.add(answer)
+            elif self.partition.leader == self.partition.state.node:
+                answer.wait_for_all()
             else:
                 self.delayed.end_badly(answer, False)
         self.answers = []
         self.delayed.finish(done)
 
+    cdef bint leads_for_certain(self) except -1:
+        """A sync may take longer than the lease of this broker: what it alone has would be cut by the next leader."""
+        return self.partition.leader == self.partition.state.node and (
+            self.partition.state.is_alone or self.delayed.lease_proven()
+        )
+
 
 cdef class DelayedProduces:
     """Of one broker."""
 
-    def __init__(self, refuse):
+    def __init__(self, refuse, lease_proven):
         self.refuse = refuse
+        self.lease_proven = lease_proven
         self.by_timeout = {}
         self.ready = []
 

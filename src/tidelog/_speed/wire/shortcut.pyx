@@ -174,7 +174,7 @@ cdef class ProduceShortcut:
         self.held = held
         self.now_ms = now_ms
         self.lease_proven = lease_proven
-        self.delayed = DelayedProduces(refuse)
+        self.delayed = DelayedProduces(refuse, lease_proven)
         self.reserved = reserved
 
     def produce(self, uint8_t[::1] frame, int version, int32_t correlation_id, SessionState session not None):

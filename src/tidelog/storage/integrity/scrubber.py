@@ -87,10 +87,18 @@ class Scrubber:
         self._path = f"{home.path}/{SCRUBBED}"
         self._round = Round()
         self._saved_ms = 0
+        self._warned_begun_ms = 0
 
     @property
     def path(self) -> str:
         return self._home.path
+
+    @property
+    def is_overdue(self) -> bool:
+        """The round under way has taken longer than a period: the pace is too low for what is on the disk."""
+        pace, current = self._pace(), self._round
+        begun = current.under_way and pace.bytes_per_second > 0
+        return begun and self._volume.clock.now_ms() > current.begun_ms + pace.period_ms
 
     async def run(self) -> None:
         """Until it is cancelled, or the directory goes offline."""
@@ -130,17 +138,22 @@ class Scrubber:
                 if not current.passed(name, target.base):
                     await self._check(name, target)
                     current.reached(name, target.base + 1)
+                    self._warn_when_overdue()
                     await self._save(SAVE_EVERY_MS)
         done_ms = clock.now_ms()
         self._round = Round(current.begun_ms, done_ms)
         self.counters.round_done_ms = done_ms
         await self._save(0)
-        took_ms, period_ms = done_ms - current.begun_ms, self._pace().period_ms
-        if took_ms > period_ms:
+
+    def _warn_when_overdue(self) -> None:
+        """Once in a round."""
+        if self.is_overdue and self._warned_begun_ms != self._round.begun_ms:
+            self._warned_begun_ms = self._round.begun_ms
             logger.warning(
-                "reading all of %s took %d s, longer than tidelog.scrub.period.ms: raise tidelog.scrub.bytes.per.second",
+                "reading all of %s takes longer than tidelog.scrub.period.ms (%d s): raise "
+                "tidelog.scrub.bytes.per.second, or the period",
                 self._home.path,
-                took_ms // 1000,
+                self._pace().period_ms // 1000,
             )
 
     # One segment
@@ -177,8 +190,7 @@ class Scrubber:
             while not check.done:
                 count = await disk.run(check.step)
                 counters.bytes_read += count
-                # Settings may change while a large segment is read.
-                await asyncio.sleep(count / max(self._pace().bytes_per_second, 1))
+                await self._pause(count)
         except FileNotFoundError:
             return  # deleted or compacted meanwhile
         counters.segments += 1
@@ -186,6 +198,17 @@ class Scrubber:
             await self._confirm(name, target.base)
         elif not check.index_fits:
             self._rebuild_index(name, target.base)
+
+    async def _pause(self, count: int) -> None:
+        """For as long as `count` bytes take.  The pace may change meanwhile; the round stands still while it is 0."""
+        left = float(count)
+        while left > 0:
+            bytes_per_second = self._pace().bytes_per_second
+            if bytes_per_second and left <= bytes_per_second * LOOK_S:
+                await asyncio.sleep(left / bytes_per_second)
+                return
+            await asyncio.sleep(LOOK_S)
+            left -= bytes_per_second * LOOK_S
 
     def _open(self, name: TopicPartition, base: int) -> tuple[Log, Segment] | None:
         """None when there is no such segment (any more)."""

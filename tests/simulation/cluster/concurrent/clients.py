@@ -70,6 +70,7 @@ class Plain:
                 )
                 if acks == 1:
                     producer.without_lease = place.lease_is_over
+                    producer.answered_without_lease = place.lease_was_over
                 self.producers.append(producer)
 
     def start(self) -> list[asyncio.Task[None]]:

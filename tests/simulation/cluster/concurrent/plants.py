@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
+from tidelog.broker import router
+from tidelog.broker.handlers.produce import produce
 from tidelog.broker.handlers.transactions import txn_offset_commit
 from tidelog.groups.offsets import commits as offset_commits
 from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
-from tidelog.metadata.controller import Controller, Swap
+from tidelog.metadata.controller import Controller
 from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
 from tidelog.metadata.elections import NextState
 from tidelog.metadata.image import Image, PartitionImage
-from tidelog.metadata.in_sync_changes import InSyncChange
-from tidelog.metadata.records import BROKERS, Cause, PartitionRecord
+from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.registration import Registration
-from tidelog.metadata.store import Unanswered
-from tidelog.replication import in_sync
+from tidelog.replication import in_sync, replica_fetcher
+from tidelog.replication.repair import Repair
 from tidelog.replication.state import ReplicaState
+from tidelog.storage.log import is_offline
 from tidelog.types import NodeId
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -116,19 +118,6 @@ def the_controller_shrinks_in_sync_sets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(active_controller, "due", shrunk)
 
 
-def a_change_without_an_answer_counts_as_refused(patch: pytest.MonkeyPatch) -> None:
-    """The in-sync set that was asked for may be stored all the same, or yet."""
-    change_in_sync = Controller.change_in_sync
-
-    async def at_once(self: Controller, changes: Sequence[InSyncChange]) -> None:
-        try:
-            await change_in_sync(self, changes)
-        except Unanswered:
-            pass
-
-    patch.setattr(Controller, "change_in_sync", at_once)
-
-
 def members_stay_eligible_while_more_is_committed(patch: pytest.MonkeyPatch) -> None:
     def with_members(
         partition: PartitionImage, members: frozenset[NodeId], in_sync_min: int
@@ -152,21 +141,17 @@ def members_stay_eligible_while_more_is_committed(patch: pytest.MonkeyPatch) -> 
     )
 
 
-def whoever_is_registered_may_join(patch: pytest.MonkeyPatch) -> None:
-    """Also one that is not the process any more that has caught up."""
-    change = Controller._change_in_sync
-
-    def unchecked(self: Controller, changes: Any, image: Image) -> tuple[None, Swap]:
-        answer, swap = change(self, changes, image)
-        kept = [compare for compare in swap.compare if not compare.key.startswith(BROKERS)]
-        return answer, Swap(kept, swap.then)
-
-    patch.setattr(in_sync_changes, "_may_join", lambda image, joining: True)
-    patch.setattr(Controller, "_change_in_sync", unchecked)
-
-
 def a_lease_need_not_be_proven(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Registration, "is_proven", lambda self: True)
+
+
+def a_lease_is_proven_at_the_append_alone(patch: pytest.MonkeyPatch) -> None:
+    """And not when the records are on disk, long after it."""
+    shortcut = router.ProduceShortcut
+    patch.setattr(
+        router, "ProduceShortcut", lambda held, *rest: shortcut({}, *rest)
+    )  # all through the handler
+    patch.setattr(produce, "_leads_for_certain", lambda *_: True)
 
 
 def a_doubt_is_not_stored(patch: pytest.MonkeyPatch) -> None:
@@ -191,22 +176,6 @@ def restored_metadata_are_taken_for_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KnownRevision, "was_rolled_back", lambda self, told: False)
 
 
-def reports_in_a_backup_count(patch: pytest.MonkeyPatch) -> None:
-    """What replicas had reported before the backup was made stands for what they have now."""
-    rolled_back = doubts.rolled_back
-
-    def with_old_ones(
-        partition: PartitionImage, node: NodeId, *rest: Any, **more: Any
-    ) -> PartitionRecord | None:
-        record = rolled_back(partition, node, *rest, **more)
-        if record is None or partition.rolled_back:
-            return record
-        old = tuple(tail for tail in partition.doubts if tail.node != node)
-        return record._replace(doubts=(*old, *record.doubts))
-
-    patch.setattr(doubts, "rolled_back", with_old_ones)
-
-
 def a_change_that_may_be_stored_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     """Decided on what is known, which says that there is nothing left to do, and not applied here."""
     swap = Controller._swap
@@ -218,3 +187,14 @@ def a_change_that_may_be_stored_is_not_waited_for(patch: pytest.MonkeyPatch) -> 
         return await swap(self, attempt, validate_only)
 
     patch.setattr(Controller, "_swap", at_once)
+
+
+def a_damaged_replica_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """It stays in sync, may be elected, is fetched into, and nobody repairs it."""
+
+    async def kept(*_: Any) -> bool:
+        return False
+
+    patch.setattr(Controller, "give_up", kept)
+    patch.setattr(replica_fetcher, "is_unfit", is_offline)
+    patch.setattr(Repair, "look", kept)

@@ -13,8 +13,16 @@ from tests.simulation.cluster.concurrent import invariants as rules
 from tests.simulation.cluster.concurrent.clients import Clients
 from tests.simulation.cluster.concurrent.machines import back
 from tests.simulation.cluster.concurrent.operators import UNCLEAN, elect, set_in_sync_minimum
-from tests.simulation.cluster.concurrent.troubles import ALL, AT_ONCE_MAX, AT_ONCE_MIN, some_kinds, strike
+from tests.simulation.cluster.concurrent.troubles import (
+    ALL,
+    AT_ONCE_MAX,
+    AT_ONCE_MIN,
+    ROT,
+    some_kinds,
+    strike,
+)
 from tests.simulation.cluster.invariants import CommittedIsHeldByAll, LogsAgree, OneLeaderPerEpoch
+from tests.simulation.cluster.survivors import Problems
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.cluster.world import WEATHER, Cluster, host
 from tests.simulation.play import raise_first
@@ -24,6 +32,7 @@ from tidelog.types import TopicPartition
 
 WORK_S_MAX = 12
 RECOVERY_S_MAX = 120
+SCRUB_S = 6  # until a scrubber has read all, twice
 SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "log.cleaner.backoff.ms": "500",
@@ -67,6 +76,8 @@ class Play:
         self.kinds = some_kinds(random, profile.troubles)
         self.lanes = random.randint(AT_ONCE_MIN, AT_ONCE_MAX)
         settings = {**SETTINGS, **({"log.flush.interval.messages": "1"} if self.synced else {})}
+        if ROT in profile.troubles:
+            settings["tidelog.scrub.period.ms"] = "1000"
         self.cluster = Cluster(random, random.choice((3, 3, 4)), settings)
         kinds = tuple(kind for kind in profile.clients if random.random() < profile.client_chance)
         self.clients = Clients(self.cluster, random, kinds, self.synced)
@@ -149,7 +160,7 @@ class Play:
         deadline = cluster.clock.monotonic_ms() + RECOVERY_S_MAX * 1_000
         while waiting := self._not_in_sync():
             if cluster.clock.monotonic_ms() > deadline:
-                raise invariants.Violated([("Progress", problem) for problem in waiting])
+                raise invariants.Violated(waiting)
             await asyncio.sleep(0.2)
             self._look()
             for node in [node for node in cluster.brokers if cluster.disks_failed(node)]:
@@ -169,8 +180,8 @@ class Play:
         reported = {tail.node for tail in stored.doubts if not tail.has_log}
         return nodes <= reported and all(survivors.is_empty(name, node) for node in nodes)
 
-    def _not_in_sync(self) -> list[str]:
-        waiting = []
+    def _not_in_sync(self) -> Problems:
+        waiting: Problems = []
         for name, stored in self.cluster.survivors.partitions():
             held = {node: part for node, part in self.cluster.replicas(name) if node in stored.replicas}
             ends = {part.log.end for part in held.values()} | {part.state.committed for part in held.values()}
@@ -181,10 +192,15 @@ class Play:
                 or stored.adding
                 or rules.doubted_nodes(stored)
             ):
-                waiting.append(f"{name}: {stored}")
+                waiting.append(("Progress", f"{name}: {stored}"))
             elif len(ends) > 1:
                 told = {node: (part.log.end, part.state.committed) for node, part in held.items()}
-                waiting.append(f"{name}: {stored}, (end, committed) are {told}")
+                waiting.append(("Progress", f"{name}: {stored}, (end, committed) are {told}"))
+            waiting += [
+                ("DamagedNotInSync", f"{name}: broker {node} is in sync with {part.log.damaged}")
+                for node, part in held.items()
+                if part.log.damaged
+            ]
         return waiting
 
     async def _quiet(self) -> None:
@@ -205,6 +221,8 @@ class Play:
         finally:
             await _end(tasks)
         raise_first(tasks)
+        if any(history.may_rot for history in cluster.partitions.values()):
+            await asyncio.sleep(SCRUB_S)
         await self._until_in_sync()
 
     async def _check(self) -> None:

@@ -30,6 +30,25 @@ async def controller_is_cut_off(cluster: Cluster, random: Random) -> None:
         cluster.network.mend(host(node), host(other))
 
 
+async def leader_is_alone_with_its_clients(cluster: Cluster, random: Random) -> None:
+    """The other brokers and the store are on the other side of the cut, and mostly it is late to learn what it wrote: its
+    disk is slow, as one is that many machines share."""
+    leaders = [stored.leader for name in cluster.partitions if (stored := cluster.stored(name)) is not None]
+    node = random.choice(leaders or [None])
+    if node is None:
+        return
+    disk, others = cluster.machines[node].disk, [other for other in cluster.machines if other != node]
+    for other in others:
+        cluster.network.cut(host(node), host(other))
+    cluster.metadata.cut_off(host(node))
+    disk.run_delay_s_max = random.choice((0.001, 1.0, 3.0))
+    await asyncio.sleep(random.choice((2.5, 4.0, 8.0)) * random.uniform(0.8, 1.2))
+    disk.run_delay_s_max = 0.001
+    for other in others:
+        cluster.network.mend(host(node), host(other))
+    cluster.metadata.reconnect(host(node))
+
+
 async def lines_hang(cluster: Cluster, random: Random) -> None:
     """One way, and for less than anybody's patience: what waits arrives together, in any order."""
     for _ in range(random.choice((1, 3, 6))):

@@ -1,6 +1,7 @@
 """A whole cluster keeps its promises while two to four troubles strike it at the same time.
 
-Producers, readers, a group, transactions and a share group are at work in every run.  See `survivors` for which losses
+Producers and readers are at work in every run; a group, transactions, a share group, transactional offsets and topics that
+come and go each in about a third of them.  See `survivors` for which losses
 are allowed, to the record."""
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ import os
 import pytest
 
 from tests.simulation.cluster.concurrent.play import Profile, play
+from tests.simulation.cluster.concurrent.troubles import PROCESSES, ROT
 from tidelog.testing import seeds
 from tidelog.testing.scenario import SEED_VARIABLE
 
 DEEP_SEEDS = 10_000
 CHUNK = 50
 LONG = Profile(rounds=2)
+ROTTING = Profile(troubles=(ROT, PROCESSES))
 
 
 @pytest.mark.parametrize("seed", seeds(300))
 def test_a_cluster_keeps_its_promises_when_troubles_meet(seed: int) -> None:
     play(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_a_cluster_keeps_its_promises_while_bytes_rot(seed: int) -> None:
+    play(seed, ROTTING)
 
 
 def _chunks() -> list[range]:

@@ -16,8 +16,13 @@ from tests.simulation.cluster.concurrent.machines import (
 )
 from tests.simulation.cluster.concurrent.plants import Plant
 from tests.simulation.cluster.concurrent.play import Profile, play
-from tests.simulation.cluster.concurrent.surroundings import disk_is_replaced, lines_hang, store_is_restored
-from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, STORE
+from tests.simulation.cluster.concurrent.surroundings import (
+    disk_is_replaced,
+    leader_is_alone_with_its_clients,
+    lines_hang,
+    store_is_restored,
+)
+from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, ROT, STORE
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.history import OneValuePerOffset
 from tests.simulation.invariants import Violated
@@ -69,6 +74,10 @@ PLANTED: dict[Plant, Found] = {
         {"AbortedOffsetsStayAway"}, 120, ((lines_hang,),), ("offsets",)
     ),
     plants.a_lease_need_not_be_proven: Found({"NothingLostWithoutLease"}, 60, (STORE, LINES)),
+    plants.a_lease_is_proven_at_the_append_alone: Found(
+        {"NothingLostWithoutLease"}, 60, ((leader_is_alone_with_its_clients,),)
+    ),
+    plants.a_damaged_replica_goes_on: Found({"DamagedNotInSync", *LOST}, 20, (ROT, PROCESSES)),
 }
 
 

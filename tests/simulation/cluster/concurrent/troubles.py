@@ -28,6 +28,7 @@ LINES: tuple[Trouble, ...] = (
     trouble.broker_is_cut_off,
     trouble.connections_reset,
     surroundings.controller_is_cut_off,
+    surroundings.leader_is_alone_with_its_clients,
     surroundings.lines_hang,
 )
 DISKS: tuple[Trouble, ...] = (
@@ -51,6 +52,8 @@ OPERATORS: tuple[Trouble, ...] = (
     operators.in_sync_minimum_is_changed,
     surroundings.clock_jumps,
 )
+ROT: tuple[Trouble, ...] = (trouble.bytes_rot,)
+"""Not one of all: what rots is lost where the other replicas are lost as well, and it takes a scrubber that is fast."""
 ALL: tuple[tuple[Trouble, ...], ...] = (POWER, PROCESSES, LINES, DISKS, STORE, OPERATORS)
 
 AT_ONCE_MIN, AT_ONCE_MAX = 2, 4

@@ -147,6 +147,7 @@ def append_all(
     led_here = services.partitions.led_here
     answers: Answers = []
     waits: list[Wait] = []
+    at_once: list[Wait] = []
     for topic, parts in ask.topics:
         row: list[ProduceAnswer] = []
         for index, start, size in parts:
@@ -172,6 +173,8 @@ def append_all(
                     acks == ACKS_ALL and not is_committed(partition, appended)
                 ):
                     waits.append((row, len(row), partition, appended))
+                elif acks == 1:
+                    at_once.append((row, len(row), partition, appended))
                 row.append(
                     ProduceAnswer(index, 0, appended.base, appended.append_time_ms, partition.log.start)
                 )
@@ -181,7 +184,8 @@ def append_all(
             raise errors.InvalidRequest("a batch sent with acks=0 could not be appended")
         return None
     if waits:
-        return Acknowledgement(request, answers, waits).answer
+        # An answer that waits for a sync speaks for all its batches when it is given.
+        return Acknowledgement(request, answers, waits + at_once).answer
     return request.encoded(answers)
 
 
@@ -218,12 +222,13 @@ class Acknowledgement:
 
     Plain callbacks instead of a task: a broker that syncs every append spends its time here."""
 
-    __slots__ = ("_answers", "_left", "_request", "_timer", "_waits", "answer")
+    __slots__ = ("_acks", "_answers", "_left", "_request", "_timer", "_waits", "answer")
 
     def __init__(self, request: ProduceInFlight, answers: Answers, waits: list[Wait]) -> None:
         loop = asyncio.get_running_loop()
         # The frame is not kept for as long as this waits.
         self._request = request._replace(frame=_NOTHING, opened=_NOT_OPENED)
+        self._acks = request.ask.acks
         self._answers = answers
         self._waits = waits
         self._left = len(waits)
@@ -238,7 +243,7 @@ class Acknowledgement:
     def _synced(self, partition: Partition, appended: Appended) -> None:
         durable = appended.durable
         failed = durable is not None and (durable.cancelled() or durable.exception() is not None)
-        if not failed and self._request.ask.acks == ACKS_ALL and not is_committed(partition, appended):
+        if not failed and self._acks == ACKS_ALL and not is_committed(partition, appended):
             when_committed(partition, appended).add_done_callback(self._settled)
         else:
             self._settled(None)
@@ -248,7 +253,23 @@ class Acknowledgement:
             waited.exception()  # told by `_unsettled`; asyncio wants it looked at
         self._left -= 1
         if self._left == 0:
-            self._finish()
+            if self._acks != ACKS_ALL and not self.answer.done() and not self._leads_for_certain():
+                self._wait_for_all()
+            else:
+                self._finish()
+
+    def _leads_for_certain(self) -> bool:
+        services = self._request.services
+        return all(
+            _leads_for_certain(services, partition, appended) for _, _, partition, appended in self._waits
+        )
+
+    def _wait_for_all(self) -> None:
+        """The syncs took longer than the lease of this broker: the in-sync set has to confirm the records."""
+        self._acks = ACKS_ALL
+        self._left = len(self._waits)
+        for _, _, partition, appended in self._waits:
+            self._synced(partition, appended)
 
     def _finish(self) -> None:
         self._timer.cancel()
@@ -256,7 +277,7 @@ class Acknowledgement:
             return
         request = self._request
         for row, place, partition, appended in self._waits:
-            problem = _unsettled(partition, appended, request.ask.acks)
+            problem = _unsettled(request.services, partition, appended, self._acks)
             if problem is not None:
                 row[place] = _failed(
                     request.services, request.session.client_id, partition.topic, partition.index, problem
@@ -269,11 +290,11 @@ def settle_delayed(services: Services, answer: DelayedProduce, is_over: bool) ->
     their time has passed.  `is_over`: it is answered now, whatever there is to say."""
     partition = answer.partition
     appended = Appended(Offset(answer.base), Offset(answer.end), -1, answer.durable, answer.epoch)
-    problem = _unsettled(partition, appended, answer.acks)
+    problem = _unsettled(services, partition, appended, answer.acks)
     if problem is None:
         answer.acknowledge()
     elif isinstance(problem, _NOT_YET) and not is_over:
-        partition.commit_waits.join(answer)
+        answer.wait_for_all()
     else:
         row = [_failed(services, answer.client_id, answer.topic, answer.index, problem)]
         answers: Answers = [(answer.topic, row)]
@@ -281,7 +302,14 @@ def settle_delayed(services: Services, answer: DelayedProduce, is_over: bool) ->
         answer.finish(_encoded(version, correlation_id, answers, services, listener))
 
 
-def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.TidelogError | None:
+def _leads_for_certain(services: Services, partition: Partition, appended: Appended) -> bool:
+    """No other broker can have been elected since, which would cut what this one alone has."""
+    return not moved(partition, appended) and (partition.state.is_alone or services.partitions.lease_proven())
+
+
+def _unsettled(
+    services: Services, partition: Partition, appended: Appended, acks: int
+) -> errors.TidelogError | None:
     """Why this append cannot be acknowledged; None when it can."""
     durable = appended.durable
     if durable is not None:
@@ -295,7 +323,8 @@ def _unsettled(partition: Partition, appended: Appended, acks: int) -> errors.Ti
         if partition.log.end < appended.end:
             # A repeated batch waits for the sync of its first copy, and that one failed.
             return errors.KafkaStorageError(f"{partition.name}: the batch could not be written")
-    if acks == ACKS_ALL and not is_committed(partition, appended):
+    led_alone = acks != ACKS_ALL and _leads_for_certain(services, partition, appended)
+    if not led_alone and not is_committed(partition, appended):
         if moved(partition, appended):
             return errors.NotLeaderOrFollower(f"{partition.name} moved before its replicas had the records")
         if not partition.state.enough_members:
