@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tidelog.client.security.security import Security
     from tidelog.client.transactions.prepared import PreparedTransaction
     from tidelog.errors import TidelogError
+    from tidelog.net.token_client import ClientCredentials
     from tidelog.types import TopicPartition
     from tidelog.wire.acls import (
         AclBinding,
@@ -78,6 +79,7 @@ __all__ = [
     "BatchDelivery",
     "BufferExhausted",
     "ClientClosed",
+    "ClientCredentials",
     "ClusterDescription",
     "CommitFailed",
     "ConfigEntry",
@@ -144,6 +146,7 @@ _HOMES = {
     "BatchDelivery": "tidelog.client.producer.batch_delivery",
     "BufferExhausted": "tidelog.client.errors",
     "ClientClosed": "tidelog.client.errors",
+    "ClientCredentials": "tidelog.net.token_client",
     "ClusterDescription": "tidelog.client.cluster.topology",
     "CommitFailed": "tidelog.client.errors",
     "ConfigEntry": "tidelog.client.admin.configs",

@@ -39,6 +39,7 @@ from tidelog.client.security.security import Security
 from tidelog.client.share.consumer import ShareConsumer
 from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.errors import TidelogError
+from tidelog.net.token_client import ClientCredentials
 from tidelog.types import TopicPartition
 from tidelog.wire.acls import (
     AclBinding,
@@ -63,6 +64,7 @@ __all__ = [
     "BatchDelivery",
     "BufferExhausted",
     "ClientClosed",
+    "ClientCredentials",
     "ClusterDescription",
     "CommitFailed",
     "ConfigEntry",

@@ -20,15 +20,19 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from tests.conformance.certificates import make_certificates
 from tests.conformance.conftest import ON_KAFKA
+from tests.conformance.oauth_broker import OauthBroker, PlainBrowser
 from tests.conformance.process import free_port, wait_until
+from tests.conformance.token_provider import TokenProvider
 from tidelog import Consumer, Security, TopicPartition, errors
 from tidelog.config import BrokerConfig
 from tidelog.config.properties import parse_properties
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "security.md"
+OIDC_BLOCK = re.compile(r"<!-- oidc (file|run)(?: ([^\n]*?))? -->\n```\w*\n(.*?)```", re.DOTALL)
 BLOCK = re.compile(r"<!-- (file|run)(?: ([^\n]*?))? -->\n```\w*\n(.*?)```", re.DOTALL)
-PORTS = ("9092", "9093", "9094", "9095", "9096", "9097", "8090", "8091", "8092", "2379")
+PORTS = ("9092", "9093", "9094", "9095", "9096", "9097", "8090", "8091", "8092", "2379", "9098", "8093")
 
 pytestmark = pytest.mark.skipif(ON_KAFKA, reason="the guide is about tidelog serve")
 
@@ -109,6 +113,45 @@ def test_the_cluster_of_the_guide_is_made_by_its_commands(home: Path) -> None:
     assert len(logs) == 3 and not any("Traceback" in text or "change-me" in text for text in texts)
     assert not any("CLUSTER_ACTION" in text or "no authentication" in text for text in texts)
     assert "created orders" in shown[1] and "hello" in shown[2]
+
+
+def test_users_of_an_identity_provider_as_the_guide_says(home: Path) -> None:
+    ports = {"9098": str(free_port()), "8093": str(free_port())}
+    make_certificates(home)
+    provider = TokenProvider(home)
+    provider.audience = "kafka"
+    provider.clients |= {"operator": "of-the-operator", "console": "of-the-console"}
+    provider.redirect_urls.append(f"https://127.0.0.1:{ports['8093']}/console/login/oidc/callback")
+    text = GUIDE.read_text().replace("https://login.example/realms/kafka", provider.issuer)
+    for written, port in ports.items():
+        text = text.replace(f":{written}", f":{port}")
+    log = home / "broker.log"
+    with ExitStack() as started:
+        provider.start()
+        started.callback(provider.stop)
+        for kind, name, content in OIDC_BLOCK.findall(text):
+            if kind == "file":
+                (home / name).write_text(content)
+            elif "tidelog serve" in content:
+                certs, serve = content.strip().splitlines()
+                run(certs)
+                shutil.copy(home / "ca.pem", home / "certs" / "provider.pem")
+                start(shlex.split(serve.rstrip("& ")), log, started)
+                wait_until(lambda: b"ready kafka=" in log.read_bytes(), 60, "the broker is ready")
+            else:
+                assert "created orders" in run(content)
+        console = OauthBroker(home / "unused", provider, {})
+        console.http, console.authority = f"127.0.0.1:{ports['8093']}", home / "certs" / "ca.pem"
+        ann, bob = PlainBrowser(console), PlainBrowser(console)
+        assert "Log in with Example" in ann.get("/console/login").text
+        for browser, user in ((ann, "ann"), (bob, "bob")):
+            assert browser.get(browser.at_provider(user)).status == 303
+        assert ann.get("/console/topics/orders/messages").status == 200
+        assert bob.get("/console/topics/orders/messages").status == 403
+    said = log.read_text()
+    assert not any(
+        word in said for word in ("Traceback", "between-brokers", "of-the-console", "no authentication")
+    )
 
 
 def test_the_settings_of_the_guide_are_settings(home: Path) -> None:

@@ -84,6 +84,12 @@ class TokenPolicy:
     groups_claim_name: str | None = None
     clock_skew_seconds: int = 30
     required_scopes: frozenset[str] = frozenset()
+    expected_nonce: str | None = None
+    """Of an id token: what the log-in was begun with."""
+    authorized_party: str | None = None
+    """Of an id token: who it must be for when it names somebody (`azp`)."""
+    issuer_setting: str = "sasl.oauthbearer.expected.issuer"
+    audience_setting: str = "sasl.oauthbearer.expected.audience"
 
 
 class Jwk(NamedTuple):
@@ -110,6 +116,9 @@ class JwkSet:
     def _public_keys(self) -> dict[Jwk, Any]:
         return {}
 
+    def has(self, kid: str) -> bool:
+        return any(key.kid == kid for key in self.keys)
+
     def candidates(self, kid: str | None, algorithm: str) -> list[Jwk]:
         """The keys a token may be signed by; with a key id only that one."""
         serving = [key for key in self.keys if key.serves(algorithm)]
@@ -134,6 +143,18 @@ def parse_jwks(data: bytes | str) -> JwkSet:
         raise ValueError("no key set: it has no list 'keys'")
     usable = (_jwk(key) for key in keys[:KEYS_MAX] if isinstance(key, dict))
     return JwkSet(tuple(key for key in usable if key is not None))
+
+
+def key_id_of(token: str) -> str | None:
+    """Which key a token names, before anything of it is checked; None when it names none, or cannot be read."""
+    if len(token) > TOKEN_BYTES_MAX:
+        return None
+    start = token.partition(".")[0]
+    try:
+        key_id = _part(start, "header").get("kid") if _PART.fullmatch(start) else None
+    except TokenRefused:
+        return None
+    return key_id if isinstance(key_id, str) else None
 
 
 def validate_token(token: str, keys: JwkSet, policy: TokenPolicy, now_ms: int) -> TokenIdentity:
@@ -174,13 +195,16 @@ def _identity(claims: Mapping[str, Any], policy: TokenPolicy, now_ms: int) -> To
     if now_ms < issued_ms - skew_ms:
         raise TokenRefused("the token was issued in the future: compare the clocks")
     if policy.expected_issuer is not None and claims.get("iss") != policy.expected_issuer:
-        raise TokenRefused("the token is by another issuer than sasl.oauthbearer.expected.issuer")
+        raise TokenRefused(f"the token is by another issuer than {policy.issuer_setting}")
     audience = _texts(claims.get("aud"), "aud")
     if (audience or policy.expected_audience) and not set(audience) & set(policy.expected_audience):
-        raise TokenRefused("the token is for another audience than sasl.oauthbearer.expected.audience")
+        raise TokenRefused(f"the token is for another audience than {policy.audience_setting}")
+    _check_id_token(claims, audience, policy)
     name = claims.get(policy.sub_claim_name)
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise TokenRefused(f"the token has no name in the claim {policy.sub_claim_name!r}")
+    if policy.sub_claim_name == "email" and claims.get("email_verified") is False:
+        raise TokenRefused("the token's e-mail address is not verified: its owner may have made it up")
     scope = claims.get(policy.scope_claim_name)
     scopes = frozenset(scope.split() if isinstance(scope, str) else _texts(scope, policy.scope_claim_name))
     if not policy.required_scopes <= scopes:
@@ -189,6 +213,18 @@ def _identity(claims: Mapping[str, Any], policy: TokenPolicy, now_ms: int) -> To
     if policy.groups_claim_name is not None:
         groups = _texts(_nested(claims, policy.groups_claim_name), policy.groups_claim_name)
     return TokenIdentity(name, expires_ms, scopes, groups)
+
+
+def _check_id_token(claims: Mapping[str, Any], audience: tuple[str, ...], policy: TokenPolicy) -> None:
+    """OpenID Connect Core, 3.1.3.7: the nonce, and for whom the token was made if it is for several."""
+    if policy.expected_nonce is not None and claims.get("nonce") != policy.expected_nonce:
+        raise TokenRefused("the token's nonce is of another log-in")
+    party = claims.get("azp")
+    if policy.authorized_party is not None and party != policy.authorized_party:
+        if party is not None:
+            raise TokenRefused("the token was made for another client")
+        if len(audience) > 1:
+            raise TokenRefused("the token is for several audiences, and names no authorized party")
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:

@@ -330,7 +330,7 @@ class Broker:
         )
         self._gate = gate = Gate(lambda: access.authorizer, quotas)
         gate.learned()
-        keys = KeySource(controller.config, around.clock)
+        keys = KeySource(around.clock)
         return Services(
             node_id=node,
             clock=around.clock,

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import MECHANISMS, ListenerSecurity
+from tidelog.config.oauth import TokenClient
 from tidelog.errors import InvalidConfig
 from tidelog.net.sasl import Token
 from tidelog.net.tls_files import TlsContext, client_context
+from tidelog.net.token_client import ClientCredentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class ListenerPeers:
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config
         self._tls = TlsContext(lambda: self._security().tls, client_context)
+        self._token_client: tuple[TokenClient, ClientCredentials] | None = None
 
     def _security(self) -> ListenerSecurity:
         config = self._config()
@@ -40,15 +43,41 @@ class ListenerPeers:
         if not security.has_login:
             return None
         mechanism = self._config().sasl_mechanism_inter_broker_protocol
-        entry = security.jaas.get(mechanism)
-        if mechanism not in MECHANISMS or mechanism == "OAUTHBEARER":
+        listener = self._config().inter_broker_listener.lower()
+        if mechanism not in MECHANISMS:
             raise InvalidConfig(
-                f"sasl.mechanism.inter.broker.protocol cannot be {mechanism}: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+                f"sasl.mechanism.inter.broker.protocol cannot be {mechanism}: use one of {', '.join(MECHANISMS)}"
             )
+        if mechanism == "OAUTHBEARER":
+            return BrokerLogin(mechanism, None, None, self._credentials(security, listener))
+        entry = security.jaas.get(mechanism)
         if entry is None or entry.username is None or entry.password is None:
-            listener = self._config().inter_broker_listener.lower()
             raise InvalidConfig(
                 "brokers have no login for each other: set "
                 f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config with username and password"
             )
         return BrokerLogin(mechanism, entry.username, entry.password)
+
+    def _credentials(self, security: ListenerSecurity, listener: str) -> ClientCredentials:
+        """Keeps its token for as long as the settings stay."""
+        client = security.oauth.client
+        if client is None:
+            raise InvalidConfig(
+                "brokers have no token for each other: set "
+                f"listener.name.{listener}.sasl.oauthbearer.token.endpoint.url (https:, or the file: of a token)"
+            )
+        if self._token_client is None or self._token_client[0] != client:
+            try:
+                credentials = ClientCredentials(
+                    client.url,
+                    client.client_id,
+                    client.client_secret,
+                    client.scope,
+                    connection=client.connection,
+                )
+            except ValueError:
+                raise InvalidConfig(
+                    "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret"
+                ) from None
+            self._token_client = client, credentials
+        return self._token_client[1]

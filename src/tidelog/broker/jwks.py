@@ -1,67 +1,99 @@
-"""The keys that bearer tokens are checked with, from `sasl.oauthbearer.jwks.endpoint.url`: a file or an HTTP address.
+"""The keys that bearer tokens are checked with, from `sasl.oauthbearer.jwks.endpoint.url`: a file or a provider's address.
 
-They are loaded when the first token comes, again after `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and sooner when
-loading has failed.  The last good ones serve while the provider is away."""
+They are loaded when the first token comes.  When their refresh is due, the next token starts it and does not wait for it.
+A token whose key is unknown waits for a load of its own, as after a rotation; such loads keep a distance, because anybody
+can make up key ids.  While the provider is away, the last good keys serve for a bounded time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import Request, url2pathname, urlopen
+from functools import partial
 
 from tidelog.access.oauth import JwkSet, parse_jwks
 from tidelog.clock import Clock
-from tidelog.config import BrokerConfig
+from tidelog.config.oauth import KeyEndpoint, ProviderConnection
+from tidelog.net.provider_request import ProviderFailed, ask_provider
 
 log = logging.getLogger("tidelog.login")
 
-BYTES_MAX = 1 << 20
-TIMEOUT_S = 10.0
-RETRY_MS = 1_000
+ENDPOINTS_MAX = 100
+Load = Callable[[str, ProviderConnection], bytes]
+NO_KEYS = JwkSet(())
 
 
 class KeySource:
-    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock) -> None:
-        self._config = config
+    """The keys of all providers that listeners name."""
+
+    def __init__(self, clock: Clock, load: Load = ask_provider) -> None:
         self._clock = clock
-        self._keys = JwkSet(())
-        self._address: str | None = None
-        self._due_ms = 0
-        self._loading = asyncio.Lock()
+        self._load = load
+        self._providers: dict[KeyEndpoint, _ProviderKeys] = {}
 
-    async def current(self) -> JwkSet:
-        config = self._config()
-        address = config.sasl_oauthbearer_jwks_endpoint_url
-        if address is None:
+    async def keys(self, endpoint: KeyEndpoint | None, key_id: str | None) -> JwkSet:
+        """`key_id`: which key the token names, if it names one."""
+        if endpoint is None:
             log.warning("no bearer token counts: sasl.oauthbearer.jwks.endpoint.url is not set")
-            return JwkSet(())
-        async with self._loading:
-            now_ms = self._clock.monotonic_ms()
-            if address != self._address:
-                self._address, self._keys, self._due_ms = address, JwkSet(()), 0
-            if now_ms >= self._due_ms:
-                self._due_ms = now_ms + RETRY_MS
-                try:
-                    self._keys = parse_jwks(await asyncio.to_thread(_load, address))
-                except (OSError, ValueError) as problem:
-                    log.error("the keys at %s cannot be loaded: %s", address, problem)
-                else:
-                    self._due_ms = now_ms + config.sasl_oauthbearer_jwks_endpoint_refresh_ms
-        return self._keys
+            return NO_KEYS
+        provider = self._providers.get(endpoint)
+        if provider is None:
+            if len(self._providers) >= ENDPOINTS_MAX:  # of settings that are no more
+                self._providers.clear()
+            provider = self._providers[endpoint] = _ProviderKeys(endpoint, self._clock, self._load)
+        return await provider.keys(key_id)
 
 
-def _load(address: str) -> bytes:
-    parts = urlsplit(address)
-    if parts.scheme == "file":
-        data = Path(url2pathname(parts.path)).read_bytes()
-    elif parts.scheme in ("http", "https"):
-        with urlopen(Request(address, headers={"accept": "application/json"}), timeout=TIMEOUT_S) as answer:
-            data = answer.read(BYTES_MAX + 1)
-    else:
-        raise ValueError("the address must begin with file:, http: or https:")
-    if len(data) > BYTES_MAX:
-        raise ValueError(f"more than {BYTES_MAX} bytes")
-    return data
+class _ProviderKeys:
+    def __init__(self, endpoint: KeyEndpoint, clock: Clock, load: Load) -> None:
+        self._endpoint = endpoint
+        self._clock = clock
+        self._load = load
+        self._keys: JwkSet | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._due_ms = 0
+        self._reload_ms = 0
+        self._stale_ms = 0
+
+    async def keys(self, key_id: str | None) -> JwkSet:
+        now_ms = self._clock.monotonic_ms()
+        if self._keys is not None and now_ms >= self._stale_ms:
+            log.error(
+                "the keys of %s count no more: they could not be loaded again for too long",
+                self._endpoint.url,
+            )
+            self._keys = None
+        if now_ms >= self._due_ms or (
+            self._lacks(key_id) and self._loading is None and now_ms >= self._reload_ms
+        ):
+            self._begin(now_ms)
+        if self._loading is not None and (self._keys is None or self._lacks(key_id)):
+            # A client that goes away must not end the load that others wait for.
+            await asyncio.shield(self._loading)
+        return self._keys or NO_KEYS
+
+    def _lacks(self, key_id: str | None) -> bool:
+        return key_id is not None and self._keys is not None and not self._keys.has(key_id)
+
+    def _begin(self, now_ms: int) -> None:
+        if self._loading is None:
+            self._reload_ms = now_ms + self._endpoint.reload_ms_min
+            self._loading = asyncio.get_running_loop().create_task(self._reload())
+
+    async def _reload(self) -> None:
+        endpoint = self._endpoint
+        try:
+            data = await asyncio.to_thread(partial(self._load, endpoint.url, endpoint.connection))
+            self._keys = parse_jwks(data)
+        except (ProviderFailed, ValueError) as problem:
+            pause_ms = min(endpoint.retry_ms << min(self._failures, 30), endpoint.retry_ms_max)
+            self._failures += 1
+            self._due_ms = self._clock.monotonic_ms() + max(pause_ms, 1)
+            log.error("the keys at %s cannot be loaded: %s", endpoint.url, problem)
+        else:
+            self._failures = 0
+            self._due_ms = self._clock.monotonic_ms() + endpoint.refresh_ms
+            self._stale_ms = self._due_ms + endpoint.stale_ms_max
+        finally:
+            self._loading = None

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tidelog import errors
 from tidelog.access.login_failures import LoginFailures
-from tidelog.access.oauth import BearerServer, TokenPolicy
+from tidelog.access.oauth import BearerServer, TokenPolicy, key_id_of, parse_bearer
 from tidelog.access.plain import listed_password_accepted, parse_plain, password_accepted
 from tidelog.access.scram import ScramCredentials, ScramServer, TokenLogin
 from tidelog.broker.access import Access
@@ -24,6 +24,7 @@ from tidelog.broker.session import Session
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
+from tidelog.config.oauth import OauthSettings
 from tidelog.logs import SparingLog
 from tidelog.net import on_behalf
 
@@ -95,7 +96,7 @@ class Logins:
             entry = security.jaas.get("PLAIN")
             listed = {} if entry is None else entry.listed_users
             return self._plain(listed, host)
-        return _Bearer(self._keys, self._policy(), self._clock)
+        return _Bearer(self._keys, security.oauth, self._clock)
 
     def _plain(self, listed: dict[str, str], host: str) -> Exchange:
         stored = [(name, self._access.credentials(name)) for name in SCRAM]
@@ -104,7 +105,7 @@ class Logins:
     def http_exchange(self, mechanism: str, host: str) -> Exchange:
         """A login of one HTTP request: PLAIN with the users of every listener, or OAUTHBEARER."""
         if mechanism == "OAUTHBEARER":
-            return _Bearer(self._keys, self._policy(), self._clock)
+            return _Bearer(self._keys, self._config().http_security.oauth, self._clock)
         return self._plain(self.listed_users(), host)
 
     def listed_users(self) -> dict[str, str]:
@@ -135,22 +136,12 @@ class Logins:
     def _find_token(self, mechanism: str) -> Callable[[str], TokenLogin | None]:
         return lambda token_id: self._access.tokens.login(mechanism, token_id, self._clock.now_ms())
 
-    def _policy(self) -> TokenPolicy:
-        config = self._config()
-        return TokenPolicy(
-            expected_issuer=config.sasl_oauthbearer_expected_issuer,
-            expected_audience=config.sasl_oauthbearer_expected_audience,
-            scope_claim_name=config.sasl_oauthbearer_scope_claim_name,
-            sub_claim_name=config.sasl_oauthbearer_sub_claim_name,
-            clock_skew_seconds=config.sasl_oauthbearer_clock_skew_seconds,
-        )
-
     async def respond(self, session: Session, message: bytes) -> tuple[bytes, int]:
         """(what the client is answered, for how many ms its login counts: 0 for as long as it stays)"""
         exchange: Exchange | None = session.authentication
         if exchange is None:
             raise errors.IllegalSaslState(ILLEGAL_STATE)
-        if len(message) > self._config().sasl_server_max_receive_size:
+        if len(message) > self.security(session).sasl_message_bytes_max:
             session.authentication = None
             raise errors.SaslAuthenticationFailed(
                 "the SASL message is larger than sasl.server.max.receive.size"
@@ -248,10 +239,22 @@ class _Plain:
         return b""
 
 
+def token_policy(oauth: OauthSettings) -> TokenPolicy:
+    return TokenPolicy(
+        expected_issuer=oauth.expected_issuer,
+        expected_audience=oauth.expected_audience,
+        scope_claim_name=oauth.scope_claim_name,
+        sub_claim_name=oauth.sub_claim_name,
+        groups_claim_name=oauth.groups_claim_name,
+        clock_skew_seconds=oauth.clock_skew_seconds,
+        required_scopes=frozenset(oauth.required_scopes),
+    )
+
+
 class _Bearer:
-    def __init__(self, keys: KeySource, policy: TokenPolicy, clock: Clock) -> None:
+    def __init__(self, keys: KeySource, oauth: OauthSettings, clock: Clock) -> None:
         self._keys = keys
-        self._policy = policy
+        self._oauth = oauth
         self._clock = clock
         self._server: BearerServer | None = None
         self.principal: str | None = None
@@ -261,7 +264,9 @@ class _Bearer:
 
     async def respond(self, message: bytes) -> bytes:
         if self._server is None:
-            self._server = BearerServer(await self._keys.current(), self._policy)
+            key_id = key_id_of(parse_bearer(message).token)
+            keys = await self._keys.keys(self._oauth.keys, key_id)
+            self._server = BearerServer(keys, token_policy(self._oauth))
         answer = self._server.respond(message, self._clock.now_ms())
         if self._server.refusal:
             log.warning("refused a token: %s", self._server.refusal)

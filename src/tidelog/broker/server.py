@@ -285,7 +285,7 @@ class Server:
         else:
             self._not_logged_in[connection] = stranger
             stranger.close = lambda bound, why: self._close(connection, bound, why)
-            connection.bound(config.sasl_server_max_receive_size, self._strangers.queued)
+            connection.bound(security.sasl_message_bytes_max, self._strangers.queued)
         connection.start()
 
     def _logged_in(self, connection: Connection) -> None:

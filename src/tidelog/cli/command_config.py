@@ -3,13 +3,19 @@ of librdkafka."""
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from tidelog.aio import Security
+    from tidelog.net.token_client import ClientCredentials
+
+T = TypeVar("T")
 
 _JAAS = "sasl.jaas.config"
 _TRUST = ("ssl.truststore.location", "ssl.ca.location")
@@ -21,30 +27,91 @@ _KNOWN = {
     *_CERTIFICATE,
     *("ssl.key.location", "ssl.key.password", "ssl.endpoint.identification.algorithm"),
     *("ssl.truststore.type", "ssl.keystore.type"),
+    *("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope", "sasl.oauthbearer.method"),
+    *("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id"),
+    *("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret"),
 }
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_BASIC = ("schema.registry.basic.auth.user.info", "basic.auth.user.info")
+_BEARER = ("schema.registry.bearer.auth.token", "bearer.auth.token")
+_PROVIDER_CA = "https.ca.location"
+_CLIENT_ID = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
+_CLIENT_SECRET = ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLogin:
+    """How the schema registry is asked: Basic or Bearer, and the authorities of its certificate."""
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    context: ssl.SSLContext | None = None
+    of_brokers: bool = False
+    """The log-in is the one for brokers: it was not given for this registry, and must not leave in plain text."""
 
 
 def read_security(path: Path) -> Security | None:
     """None when the file asks for neither TLS nor a log-in; a click.BadParameter says what is wrong, never a password."""
-    from tidelog.config.listener_security import PROTOCOLS
+    return _read(path, _broker_security)
+
+
+def read_registry_login(path: Path) -> RegistryLogin:
+    """From the same file: `basic.auth.user.info` or `bearer.auth.token`, and if neither is there, what brokers get."""
+    return _read(path, _registry_login)
+
+
+def _read(path: Path, made: Callable[[dict[str, str]], T]) -> T:
     from tidelog.config.properties import parse_properties
-    from tidelog.errors import InvalidConfig
+    from tidelog.errors import TidelogError
 
     try:
-        settings = parse_properties(path.read_text(encoding="utf-8"))
-        unknown = [name for name in settings if name.startswith(("ssl.", "sasl.")) and name not in _KNOWN]
-        if unknown:
-            raise InvalidConfig(f"{unknown[0]} is not a setting that the command line knows")
-        protocol = settings.get("security.protocol", "PLAINTEXT").upper()
-        if protocol not in PROTOCOLS:
-            raise InvalidConfig(f"security.protocol must be one of {', '.join(PROTOCOLS)}")
-        return _security(protocol, settings)
+        return made(parse_properties(path.read_text(encoding="utf-8")))
     except OSError as problem:
-        raise click.BadParameter(f"{path}: {(problem.strerror or str(problem)).lower()}") from None
+        where = path if problem.filename is None else problem.filename
+        raise click.BadParameter(f"{where}: {(problem.strerror or str(problem)).lower()}") from None
     except UnicodeDecodeError:
         raise click.BadParameter(f"{path} is not UTF-8 text") from None
-    except (InvalidConfig, ValueError) as problem:
+    except (TidelogError, ValueError) as problem:
         raise click.BadParameter(f"{path}: {problem}") from None
+
+
+def _registry_login(settings: dict[str, str]) -> RegistryLogin:
+    security = _broker_security(settings)
+    ca = _first(settings, _TRUST)
+    context = None
+    if security is not None:
+        context = security.ssl_context()
+    if context is None and ca is not None:
+        context = ssl.create_default_context(cafile=ca)
+    pair, token = _first(settings, _BASIC), _first(settings, _BEARER)
+    if pair is not None:
+        if ":" not in pair:
+            raise ValueError("basic.auth.user.info is not of the form USER:PASSWORD")
+        username, _, password = pair.partition(":")
+        return RegistryLogin(username, password, None, context)
+    if token is None and security is not None and security.token is not None:
+        of_brokers = security.token()
+        assert isinstance(of_brokers, str)
+        return RegistryLogin(token=of_brokers, context=context, of_brokers=True)
+    if token is not None:
+        return RegistryLogin(token=token, context=context)
+    if security is not None and security.username is not None:
+        return RegistryLogin(security.username, security.password, None, context, of_brokers=True)
+    return RegistryLogin(context=context)
+
+
+def _broker_security(settings: dict[str, str]) -> Security | None:
+    from tidelog.config.listener_security import PROTOCOLS
+    from tidelog.errors import InvalidConfig
+
+    unknown = [name for name in settings if name.startswith(("ssl.", "sasl.")) and name not in _KNOWN]
+    if unknown:
+        raise InvalidConfig(f"{unknown[0]} is not a setting that the command line knows")
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise InvalidConfig(f"security.protocol must be one of {', '.join(PROTOCOLS)}")
+    return _security(protocol, settings)
 
 
 def _security(protocol: str, settings: dict[str, str]) -> Security | None:
@@ -58,6 +125,14 @@ def _security(protocol: str, settings: dict[str, str]) -> Security | None:
     if logs_in and _JAAS in settings:
         entry = parse_jaas(settings[_JAAS], _JAAS)
         username, password = entry.username, entry.password
+        given = {
+            name: entry.options[name]
+            for name in ("clientId", "clientSecret", "scope")
+            if name in entry.options
+        }
+        settings = given | settings
+    mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")) if logs_in else None
+    bears = mechanism == "OAUTHBEARER"
     certificate = _first(settings, _CERTIFICATE) if encrypts else None
     return Security(
         tls=encrypts,
@@ -66,9 +141,24 @@ def _security(protocol: str, settings: dict[str, str]) -> Security | None:
         key=settings.get("ssl.key.location") if encrypts else None,
         key_password=settings.get("ssl.key.password"),
         check_hostname=settings.get("ssl.endpoint.identification.algorithm", "https") != "",
-        mechanism=settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")) if logs_in else None,
-        username=username if logs_in else None,
-        password=password if logs_in else None,
+        mechanism=mechanism,
+        username=username if logs_in and not bears else None,
+        password=password if logs_in and not bears else None,
+        token=_credentials(settings) if bears else None,
+    )
+
+
+def _credentials(settings: dict[str, str]) -> ClientCredentials:
+    from tidelog.net.token_client import ClientCredentials
+
+    if _ENDPOINT not in settings:
+        raise ValueError(f"OAUTHBEARER needs {_ENDPOINT}: https:, or the file: of a token")
+    return ClientCredentials(
+        settings[_ENDPOINT],
+        _first(settings, (*_CLIENT_ID, "clientId")),
+        _first(settings, (*_CLIENT_SECRET, "clientSecret")),
+        _first(settings, ("sasl.oauthbearer.scope", "scope")),
+        settings.get(_PROVIDER_CA),
     )
 
 

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 
+from tidelog.cli.command_config import RegistryLogin, read_registry_login
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, answer_options, command_help
+from tidelog.cli.session import Failure, answer_options, command_config_option, command_help
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,27 +32,57 @@ class RegistrySession(NamedTuple):
     urls: str
     timeout_ms: int
     json: bool
+    login: RegistryLogin
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         from tidelog.schema import Registry, RegistryError
 
         try:
-            registry = Registry(self.urls.split(","), timeout_ms=self.timeout_ms)
+            registry = Registry(
+                self.urls.split(","),
+                username=self.login.username,
+                password=self.login.password,
+                token=self.login.token,
+                ssl_context=self.login.context,
+                timeout_ms=self.timeout_ms,
+            )
             return registry.ask(method, path, body)
         except (RegistryError, ValueError) as problem:
             raise Failure(str(problem)) from None
 
 
+def _check_encrypted(urls: str) -> None:
+    from tidelog.config.oauth import is_loopback
+
+    for url in urls.split(","):
+        parts = urlsplit(url)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise Failure(
+                f"{url} is not encrypted, and the log-in of --command-config would be readable on the way: use https:, or "
+                "give basic.auth.user.info"
+            )
+
+
 def registry_options(command: F) -> F:
-    """Adds --registry, --timeout and --json; the command gets an `Asking` as its first argument."""
+    """Adds --registry, --command-config, --timeout and --json; the command gets a `RegistrySession` first."""
 
     @functools.wraps(command)
-    def with_registry(*args: Any, registry: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
-        return command(RegistrySession(registry, max(1, int(timeout * 1000)), as_json), *args, **kwargs)
+    def with_registry(
+        *args: Any, registry: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
+    ) -> Any:
+        login = RegistryLogin() if command_config is None else read_registry_login(command_config)
+        if login.of_brokers:
+            _check_encrypted(registry)
+        session = RegistrySession(registry, max(1, int(timeout * 1000)), as_json, login)
+        return command(session, *args, **kwargs)
 
     wrapped = with_registry
     for option in (
         *answer_options("registry"),
+        command_config_option(
+            "How to log in: a properties file with basic.auth.user.info or bearer.auth.token and ssl.ca.location, or with "
+            "the log-in to the brokers."
+        ),
         click.option(
             "--registry",
             envvar="TIDELOG_REGISTRY",

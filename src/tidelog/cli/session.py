@@ -29,6 +29,7 @@ class Session:
     json: bool
     security: Security | None = field(default=None, repr=False)
     """TLS and the log-in, from --command-config."""
+    command_config: Path | None = None
 
     @property
     def connect_timeout_ms(self) -> int:
@@ -45,11 +46,6 @@ class Session:
             connect_timeout_ms=self.connect_timeout_ms,
             security=self.security,
         )
-
-    def check_plain(self, command: str) -> None:
-        """For a command whose connections cannot take the settings of --command-config."""
-        if self.security is not None:
-            raise Failure(f"`tidelog {command}` does not take --command-config: it cannot log in.")
 
 
 class Failure(click.ClickException):
@@ -89,6 +85,17 @@ def answer_options(whom: str) -> list[Callable[[F], F]]:
     ]
 
 
+def command_config_option(help: str) -> Callable[[F], F]:
+    return click.option(
+        "--command-config",
+        type=click.Path(path_type=Path),
+        envvar="TIDELOG_COMMAND_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        help=help,
+    )
+
+
 def broker_options(command: F) -> F:
     """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `Session` as its first argument."""
 
@@ -101,20 +108,13 @@ def broker_options(command: F) -> F:
             from tidelog.cli.command_config import read_security
 
             security = read_security(command_config)
-        session = Session(bootstrap, max(1, int(timeout * 1000)), as_json, security)
+        session = Session(bootstrap, max(1, int(timeout * 1000)), as_json, security, command_config)
         return command(session, *args, **kwargs)
 
     wrapped = with_session
     for option in (
         *answer_options("broker"),
-        click.option(
-            "--command-config",
-            type=click.Path(path_type=Path),
-            envvar="TIDELOG_COMMAND_CONFIG",
-            show_envvar=True,
-            metavar="FILE",
-            help="How to log in: a properties file with security.protocol, sasl.* and ssl.*.",
-        ),
+        command_config_option("How to log in: a properties file with security.protocol, sasl.* and ssl.*."),
         click.option(
             "--bootstrap",
             envvar="TIDELOG_BOOTSTRAP",

@@ -161,12 +161,12 @@ def sql(
 def _engine(
     session: Session, home: Path | None, master: str | None, settings: dict[str, str], until_done: bool
 ) -> Engine:
+    from tidelog.pipeline.options.connection import security_options
     from tidelog.pipeline.running.apps import default_home
     from tidelog.pipeline.sql.catalog import Catalog
     from tidelog.pipeline.sql.engine import Engine
     from tidelog.pipeline.streams.pipeline import Pipeline
 
-    session.check_plain("sql")
     folder = home or default_home()
     pipeline = Pipeline(
         "sql",
@@ -174,6 +174,7 @@ def _engine(
         checkpoint=str(folder / "sql"),
         master=master,
         settings=settings,
+        options=security_options(session.security),
     )
     return Engine(pipeline, catalog=Catalog(folder / "catalog.json"), until_done=until_done)
 

@@ -18,10 +18,12 @@ from tidelog.config.listener import Listener, parse_address, parse_listeners, pa
 from tidelog.config.listener_security import (
     PREFIX,
     ListenerSecurity,
+    check_override,
     listener_security,
     override_setting,
     split_overrides,
 )
+from tidelog.config.oauth import OidcSettings, oidc_settings
 from tidelog.config.setting import Setting, Value, find, read_table
 from tidelog.config.tables.broker_groups import GROUPS
 from tidelog.config.tables.broker_log import LOG
@@ -182,14 +184,6 @@ class BrokerConfig:
     replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
     sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
-    sasl_oauthbearer_clock_skew_seconds: int = 30
-    sasl_oauthbearer_expected_audience: tuple[str, ...] = ()
-    sasl_oauthbearer_expected_issuer: str | None = None
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = 3_600_000
-    sasl_oauthbearer_jwks_endpoint_url: str | None = None
-    sasl_oauthbearer_scope_claim_name: str = "scope"
-    sasl_oauthbearer_sub_claim_name: str = "sub"
-    sasl_server_max_receive_size: int = 524_288
     security_inter_broker_protocol: str = "PLAINTEXT"
     share_coordinator_snapshot_update_records_per_snapshot: int = 500
     share_coordinator_state_topic_min_isr: int = 2
@@ -212,6 +206,16 @@ class BrokerConfig:
     tidelog_http_connections_max: int = 256
     tidelog_http_hosts: tuple[str, ...] = ()
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
+    tidelog_http_metrics_token_file: str | None = None
+    tidelog_http_oidc_client_id: str | None = None
+    tidelog_http_oidc_client_secret: str | None = field(default=None, repr=False)
+    tidelog_http_oidc_groups_claim_name: str | None = None
+    tidelog_http_oidc_issuer: str | None = None
+    tidelog_http_oidc_name: str = ""
+    tidelog_http_oidc_redirect_url: str | None = None
+    tidelog_http_oidc_scopes: tuple[str, ...] = ("openid",)
+    tidelog_http_oidc_session_max_ms: int = 28_800_000
+    tidelog_http_oidc_user_claim_name: str = "sub"
     tidelog_http_ssl: bool = False
     tidelog_log_dirs_forget_missing: bool = False
     tidelog_log_format: str = "text"
@@ -356,7 +360,21 @@ class BrokerConfig:
         overrides = _connection_overrides(self.max_connections_per_ip_overrides)
         return overrides.get(host, self.max_connections_per_ip)
 
+    @property
+    def oidc(self) -> OidcSettings | None:
+        """How people log in to the console through an OpenID Connect provider."""
+        return oidc_settings(lambda name: getattr(self, name.replace(".", "_")))
+
     def _check_access(self) -> None:
+        for name, given in (
+            ("tidelog.http.oidc.issuer", self.oidc),
+            ("tidelog.http.metrics.token.file", self.tidelog_http_metrics_token_file),
+        ):
+            if given is not None and not self.http_logs_in:
+                raise InvalidConfig(
+                    f"{name} is set, but HTTP requests need no login: set authorizer.class.name or "
+                    "tidelog.http.authentication=required"
+                )
         _connection_overrides(self.max_connections_per_ip_overrides)
         if self.authorizer_class_name not in ("", *AUTHORIZERS):
             raise InvalidConfig(
@@ -393,12 +411,14 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
     texts = {**config.given, **config.dynamic_all, **config.dynamic_here}
     plain, overrides = split_overrides(texts)
     names = {listener.name.lower(): listener.name for listener in config.listeners}
+    _, given = split_overrides(config.given)
     for listener, settings in overrides.items():
-        if listener not in names and listener != HTTP_LISTENER:
+        if listener in names or listener == HTTP_LISTENER:
+            for name, text in settings.items():
+                check_override(listener, name, text, BROKER_SETTINGS)
+        elif listener in given:
             raise InvalidConfig(f"{PREFIX}{listener}: listeners has no {listener.upper()}")
-        for name in settings:
-            if override_setting(name, BROKER_SETTINGS) is None:
-                raise InvalidConfig(f"{PREFIX}{listener}.{name}: no setting of a listener has this name")
+        # A dynamic setting of a listener that is not there any more must not keep the broker from starting.
     protocols = parse_protocols(config.listener_security_protocol_map, "listener.security.protocol.map")
 
     def value(name: str) -> Value:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig
+from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig, find_broker_setting
+from tidelog.config.listener_security import PREFIX
 from tidelog.config.setting import Setting, SettingKind, Value
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
@@ -80,6 +81,28 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
         if setting.unlisted and synonyms[0].source is SettingSource.DEFAULT:
             continue
         yield _entry(setting, text, synonyms, read_only=not setting.dynamic)
+    yield from _overrides(config, names)
+
+
+def _overrides(config: BrokerConfig, names: Collection[str] | None) -> Iterator[DescribedSetting]:
+    """Settings of one listener: each that some layer has; the setting of the whole broker is among its synonyms."""
+    layers = (
+        (config.dynamic_here, SettingSource.DYNAMIC_BROKER),
+        (config.dynamic_all, SettingSource.DYNAMIC_DEFAULT_BROKER),
+        (config.given, SettingSource.STATIC_BROKER),
+    )
+    for name in sorted({name for layer, _ in layers for name in layer if name.startswith(PREFIX)}):
+        if names and name not in names:
+            continue
+        setting = find_broker_setting(name)
+        own = [
+            Synonym(name, None if setting.sensitive else layer[name], source)
+            for layer, source in layers
+            if name in layer
+        ]
+        text = next(layer[name] for layer, _ in layers if name in layer)
+        synonyms = (*own, *_broker_synonyms(setting.name, [setting.name], config))
+        yield _entry(setting, text, synonyms, read_only=not setting.dynamic, name=name)
 
 
 def describe_all_brokers(
@@ -93,6 +116,12 @@ def describe_all_brokers(
                 setting.name, None if setting.sensitive else text, SettingSource.DYNAMIC_DEFAULT_BROKER
             )
             yield _entry(setting, text, (synonym,), read_only=not setting.dynamic)
+    for name, text in config.dynamic_all.items():
+        if name.startswith(PREFIX) and (not names or name in names):
+            setting = find_broker_setting(name)
+            shown = None if setting.sensitive else text
+            synonym = Synonym(name, shown, SettingSource.DYNAMIC_DEFAULT_BROKER)
+            yield _entry(setting, text, (synonym,), read_only=not setting.dynamic, name=name)
 
 
 def describe_group(
@@ -126,10 +155,14 @@ def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> I
 
 
 def _entry(
-    setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], read_only: bool
+    setting: Setting,
+    text: str | None,
+    synonyms: tuple[Synonym, ...],
+    read_only: bool,
+    name: str | None = None,
 ) -> DescribedSetting:
     return DescribedSetting(
-        setting.name,
+        name or setting.name,
         None if setting.sensitive else text,
         synonyms[0].source if synonyms else SettingSource.DEFAULT,
         read_only,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.config.jaas import JaasEntry, parse_jaas
+from tidelog.config.oauth import OAUTH_PREFIXES, OauthSettings, oauth_settings
 from tidelog.config.setting import Setting, Value
 from tidelog.errors import InvalidConfig
 
@@ -53,6 +54,8 @@ class ListenerSecurity:
     jaas: Mapping[str, JaasEntry] = field(default_factory=dict, repr=False)
     """By mechanism."""
     max_reauth_ms: int = 0
+    sasl_message_bytes_max: int = 524_288
+    oauth: OauthSettings = field(default_factory=OauthSettings)
     connections_max: int = _INT_MAX
     """Of this listener alone."""
     connection_rate_max: int = _INT_MAX
@@ -82,19 +85,66 @@ def split_overrides(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
 
 def override_setting(name: str, settings: Mapping[str, Setting]) -> Setting | None:
     """Which setting `listener.name.LISTENER.<name>` overrides; None when it is none of a listener's."""
-    base = name
+    _, base = _split_mechanism(name)
+    own = base.startswith(("ssl.", "sasl.", *OAUTH_PREFIXES)) or base in _OF_A_LISTENER
+    return settings.get(base) if own else None
+
+
+def check_override(listener: str, name: str, text: str, settings: Mapping[str, Setting]) -> None:
+    """InvalidConfig unless the override acts, or is of a setting that is not built and has its default."""
+    whole = f"{PREFIX}{listener}.{name}"
+    setting = override_setting(name, settings)
+    if setting is None:
+        raise InvalidConfig(f"{whole}: no setting of a listener has this name")
+    try:
+        setting.accept(text)
+    except InvalidConfig as problem:
+        raise type(problem)(f"{PREFIX}{listener}.: {problem}") from None
+    mechanism, base = _split_mechanism(name)
+    if not setting.built:
+        return
+    if base not in _OF_A_LISTENER and not (base in _OF_TLS or base.startswith(OAUTH_PREFIXES)):
+        raise InvalidConfig(f"{whole}: {base} is of the whole broker and cannot differ by listener")
+    of_mechanism = base == _JAAS or (mechanism == "oauthbearer" and base.startswith(OAUTH_PREFIXES))
+    if mechanism and not of_mechanism:
+        raise InvalidConfig(f"{whole}: {base} is of the whole listener: set {PREFIX}{listener}.{base}")
+
+
+def _split_mechanism(name: str) -> tuple[str, str]:
+    """(the mechanism in small letters or "", the name of the setting)"""
     for mechanism in MECHANISMS:
         prefix = f"{mechanism.lower()}."
         if name.startswith(prefix):
-            base = name.removeprefix(prefix)
-    own = base.startswith(("ssl.", "sasl.")) or base in _OF_A_LISTENER
-    return settings.get(base) if own else None
+            return mechanism.lower(), name.removeprefix(prefix)
+    return "", name
 
 
 _OF_A_LISTENER = (
     "connections.max.reauth.ms",
     "max.connections",
     "max.connection.creation.rate",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.server.max.receive.size",
+)
+_OF_TLS = (
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
 )
 
 
@@ -110,6 +160,10 @@ def listener_security(
     def text(name: str) -> str | None:
         found = settings[name].accept(overrides[name]) if name in overrides else value(name)
         return None if found is None else str(found)
+
+    def of_oauth(name: str) -> Value:
+        given = overrides.get(f"oauthbearer.{name}", overrides.get(name))
+        return value(name) if given is None else settings[name].accept(given)
 
     def own_bound(name: str) -> int:
         """Without one of its own a listener has none: the broker's is for all listeners together."""
@@ -144,6 +198,8 @@ def listener_security(
         mechanisms=entries("sasl.enabled.mechanisms"),
         jaas=_jaas(listener, value, overrides),
         max_reauth_ms=int(text("connections.max.reauth.ms") or 0),
+        sasl_message_bytes_max=int(text("sasl.server.max.receive.size") or 0),
+        oauth=oauth_settings(of_oauth),
         connections_max=own_bound("max.connections"),
         connection_rate_max=own_bound("max.connection.creation.rate"),
     )

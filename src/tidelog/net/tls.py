@@ -82,8 +82,8 @@ class TlsSocket:
                 # With a buffer it returns how much it has put there; its stubs know only the other form.
                 return cast(int, self._tls.read(nbytes or len(buffer), buffer))
             except ssl.SSLWantReadError:
+                self._try_flush()  # an answer to a message of the protocol itself, before there may be nothing to read
                 self._fill()
-                self._try_flush()  # an answer to a message of the protocol itself
             except ssl.SSLZeroReturnError:
                 return 0
             except ssl.SSLEOFError:

@@ -25,6 +25,7 @@ def test_the_package_offers_these_names() -> None:
         "BatchDelivery",
         "BufferExhausted",
         "ClientClosed",
+        "ClientCredentials",
         "ClusterDescription",
         "CommitFailed",
         "ConfigEntry",

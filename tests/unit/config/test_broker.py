@@ -89,6 +89,14 @@ def test_a_listener_writes_itself_as_it_is_read() -> None:
     assert str(Listener("PLAINTEXT", "host", 1)) == "PLAINTEXT://host:1"
 
 
+OIDC = {
+    "authorizer.class.name": "tidelog",
+    "tidelog.http.oidc.issuer": "https://login.example",
+    "tidelog.http.oidc.client.id": "console",
+    "tidelog.http.oidc.redirect.url": "https://kafka.example/console/login/oidc/callback",
+}
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -114,10 +122,57 @@ def test_a_listener_writes_itself_as_it_is_read() -> None:
         ({"listener.name.inside.ssl.client.auth": "none"}, "listeners has no INSIDE"),
         ({"listener.name.plaintext.log.dirs": "x"}, "no setting of a listener has this name"),
         ({"listener.name.plaintext.ssl.client.auth": "maybe"}, "one of required, requested, none"),
+        ({"listener.name.plaintext.sasl.oauthbearer.clock.skew.seconds": "x"}, "must be a whole number"),
+        ({"listener.name.plaintext.sasl.server.max.receive.size": "x"}, "must be a whole number"),
+        ({"listener.name.plaintext.sasl.kerberos.service.name": "k"}, "is known but not built"),
+        ({"listener.name.plaintext.ssl.engine.factory.class": "x"}, "is known but not built"),
+        ({"listener.name.plaintext.sasl.mechanism.inter.broker.protocol": "PLAIN"}, "is of the whole broker"),
+        ({"listener.name.plaintext.plain.ssl.client.auth": "none"}, "is of the whole listener"),
+        ({"listener.name.plaintext.plain.connections.max.reauth.ms": "1"}, "is of the whole listener"),
+        ({"listener.name.plaintext.plain.sasl.oauthbearer.sub.claim.name": "x"}, "is of the whole listener"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "http://login.example/keys"}, "use https:"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://login.example/keys"}, "begin with https: or file:"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://me:pw@login.example/"}, "must have no user in it"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "https://[::1"}, "is no URL"),
+        ({"tidelog.http.oidc.issuer": "https://login.example"}, "oidc.client.id is missing"),
+        (OIDC | {"authorizer.class.name": ""}, "HTTP requests need no login"),
+        (OIDC | {"tidelog.http.oidc.issuer": "http://login.example"}, "use https:"),
+        (OIDC | {"tidelog.http.oidc.redirect.url": "https://k.example/"}, "it must end with /console/login"),
+        (OIDC | {"tidelog.http.oidc.scopes": "profile"}, "lacks openid"),
+        ({"tidelog.http.metrics.token.file": "tokens"}, "HTTP requests need no login"),
     ],
 )
 def test_an_impossible_broker_is_refused(given: dict[str, str], why: str) -> None:
     assert why in refusal(given)
+
+
+def test_a_listener_has_token_settings_of_its_own() -> None:
+    config = BrokerConfig.of(
+        {
+            "listeners": "A://h:1,B://h:2",
+            "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+            "sasl.oauthbearer.jwks.endpoint.url": "https://login.example/keys",
+            "sasl.oauthbearer.expected.audience": "kafka",
+            "tidelog.oauthbearer.groups.claim.name": "groups",
+            "listener.name.a.sasl.oauthbearer.expected.audience": "a,b",
+            "listener.name.a.oauthbearer.sasl.oauthbearer.sub.claim.name": "email",
+            "listener.name.http.tidelog.oauthbearer.required.scopes": "web",
+            "listener.name.b.sasl.server.max.receive.size": "1000",
+            "listener.name.b.sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1:8080/keys",
+        }
+    )
+    of_a, of_b, of_http = config.security["A"].oauth, config.security["B"].oauth, config.http_security.oauth
+    assert (of_a.expected_audience, of_a.sub_claim_name) == (("a", "b"), "email")
+    assert (of_b.expected_audience, of_b.sub_claim_name) == (("kafka",), "sub")
+    assert of_a.keys is not None and of_a.keys == of_http.keys and of_a.keys != of_b.keys
+    assert of_http.required_scopes == ("web",) and of_a.required_scopes == ()
+    assert {of_a.groups_claim_name, of_b.groups_claim_name, of_http.groups_claim_name} == {"groups"}
+    assert [config.security[name].sasl_message_bytes_max for name in "AB"] == [524_288, 1_000]
+
+
+def test_a_dynamic_setting_of_a_listener_that_is_gone_does_not_stop_a_start() -> None:
+    gone = {"listener.name.gone.ssl.keystore.location": "x", "listener.name.plaintext.max.connections": "3"}
+    assert BrokerConfig.of({}, {}, gone).security["PLAINTEXT"].connections_max == 3
 
 
 def test_a_password_is_not_repeated_in_the_refusal() -> None:

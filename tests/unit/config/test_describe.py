@@ -144,3 +144,26 @@ def test_groups_and_client_metrics_show_kafkas_defaults() -> None:
         "match": "",
         "metrics": "",
     }
+
+
+def test_settings_of_one_listener_are_described_with_their_layers() -> None:
+    own, password = (
+        "listener.name.plaintext.ssl.keystore.location",
+        "listener.name.plaintext.ssl.key.password",
+    )
+    config = BrokerConfig.of(
+        {"ssl.keystore.location": "all.pem", own: "start.pem", password: "secret"}, {}, {own: "now.pem"}
+    )
+    entries = {entry.name: entry for entry in describe_broker(config)}
+    assert (entries[own].value, entries[own].source) == ("now.pem", SettingSource.DYNAMIC_BROKER)
+    assert chain(entries[own]) == [
+        (own, "now.pem", SettingSource.DYNAMIC_BROKER),
+        (own, "start.pem", SettingSource.STATIC_BROKER),
+        ("ssl.keystore.location", "all.pem", SettingSource.STATIC_BROKER),
+    ]
+    assert not entries[own].read_only and entries[password].sensitive
+    assert entries[password].value is None and chain(entries[password])[0][1] is None
+    assert [entry.name for entry in describe_broker(config, [own])] == [own]
+    assert [entry.name for entry in describe_broker(config, ["ssl.keystore.location"])] == [
+        "ssl.keystore.location"
+    ]

@@ -24,10 +24,13 @@ WORKER_S_MAX = 600.0
 SAMPLES = 10
 WORKER = """
 import sys, time
+from pathlib import Path
 from tidelog import Consumer, TopicPartition
-bootstrap, topic, start, step, partitions, work_s = sys.argv[1:]
+from tidelog.cli.command_config import read_security
+bootstrap, topic, command_config, start, step, partitions, work_s = sys.argv[1:]
+security = read_security(Path(command_config)) if command_config else None
 mine = [TopicPartition(topic, index) for index in range(int(start), int(partitions), int(step))]
-with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", security=security) as consumer:
     consumer.assign(mine)
     left = sum(consumer.end_offsets(mine).values())
     print("ready", flush=True)
@@ -49,7 +52,6 @@ def measured(
     import math
     import uuid
 
-    session.check_plain("model measure")
     topic = f"tidelog-model-{uuid.uuid4().hex[:12]}"
     # As many partitions as deal out evenly whatever the number of consumers, within reason.
     partitions = math.lcm(*numbers)
@@ -72,7 +74,9 @@ async def _fill(session: Session, topic: str, partitions: int, records: int, siz
 
     async with session.admin() as admin:
         await admin.create_topics([NewTopic(topic, partitions=partitions)])
-    async with Producer(bootstrap_servers=session.bootstrap, linger_ms=20, batch_size=65536) as producer:
+    async with Producer(
+        bootstrap_servers=session.bootstrap, security=session.security, linger_ms=20, batch_size=65536
+    ) as producer:
         for number in range(records):
             await producer.send(topic, b"x" * size, partition=number % partitions)
         await producer.flush()
@@ -86,7 +90,7 @@ async def _delete(session: Session, topic: str) -> None:
 def _timed(session: Session, topic: str, number: int, partitions: int, work_s: float) -> float:
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, session.bootstrap, topic]
+            [sys.executable, "-c", WORKER, session.bootstrap, topic, str(session.command_config or "")]
             + [str(one) for one in (start, number, partitions, work_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -35,9 +35,9 @@ sasl.login.callback.handler.class class null
   Class of the login callback.
 sasl.login.class class null
   Class that logs in.
-sasl.login.connect.timeout.ms int null
+sasl.login.connect.timeout.ms int null 1.. built
   How long connecting to the token provider may take.
-sasl.login.read.timeout.ms int null
+sasl.login.read.timeout.ms int null 1.. built
   How long reading from the token provider may take.
 sasl.login.refresh.buffer.seconds short 300 dynamic
   Time kept between a token's renewal and its end.
@@ -77,9 +77,9 @@ sasl.oauthbearer.assertion.private.key.passphrase password null
   Passphrase of the key that signs the assertion.
 sasl.oauthbearer.assertion.template.file string null
   File with further claims of the assertion.
-sasl.oauthbearer.client.credentials.client.id string null
+sasl.oauthbearer.client.credentials.client.id string null built
   Client id shown to the token provider.
-sasl.oauthbearer.client.credentials.client.secret password null
+sasl.oauthbearer.client.credentials.client.secret password null built
   Client secret shown to the token provider.
 sasl.oauthbearer.clock.skew.seconds int 30 built
   Difference of clocks that is allowed when a token is checked.
@@ -89,24 +89,24 @@ sasl.oauthbearer.expected.issuer string null built
   Issuer a token must name.
 sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 built
   How often the token provider's keys are fetched.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 1.. built
   Longest pause before the keys are fetched again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 1.. built
   First pause before the keys are fetched again.
 sasl.oauthbearer.jwks.endpoint.url string null built
-  Where the token provider's keys are.
+  Where the token provider's keys are: https:, file:, or http: on this machine.
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
   Class that gets tokens.
 sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
   Class that checks tokens.
-sasl.oauthbearer.scope string null
-  Scope asked of the token provider.
+sasl.oauthbearer.scope string null built
+  Scope that brokers ask of the token provider.
 sasl.oauthbearer.scope.claim.name string scope built
   Claim that holds the scope.
 sasl.oauthbearer.sub.claim.name string sub built
   Claim that holds the subject.
-sasl.oauthbearer.token.endpoint.url string null
-  Where the token provider is.
+sasl.oauthbearer.token.endpoint.url string null built
+  Where brokers get tokens for each other (client credentials): https:, or the file: of a token that is renewed.
 sasl.server.callback.handler.class class null
   Class of the callback on the listening side.
 sasl.server.max.receive.size int 524288 built

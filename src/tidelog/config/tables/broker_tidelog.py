@@ -21,6 +21,26 @@ tidelog.http.hosts list "" built
   Host names that HTTP requests may name, besides addresses, localhost and the broker's own names; * allows any name.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free port.
+tidelog.http.metrics.token.file string null built
+  File with tokens, one in each line, for scrapers: as a bearer token each may read /metrics, and nothing else.
+tidelog.http.oidc.client.id string null built
+  Client id of the console at the OpenID Connect provider.
+tidelog.http.oidc.client.secret password null built
+  Client secret of the console; without one, the console is a public client.
+tidelog.http.oidc.groups.claim.name string null built
+  Claim of the id token that holds groups, as for tidelog.oauthbearer.groups.claim.name.
+tidelog.http.oidc.issuer string null built
+  Issuer of the OpenID Connect provider that people log in to the console with, as https://login.example/realms/kafka.
+tidelog.http.oidc.name string "" built
+  What the console's button calls the provider, as in Log in with NAME; if empty, the host of the issuer.
+tidelog.http.oidc.redirect.url string null built
+  Where the provider sends people back to: the address of the console with /console/login/oidc/callback.
+tidelog.http.oidc.scopes list openid built
+  Scopes that the console asks for; openid must be among them.
+tidelog.http.oidc.session.max.ms long 28800000 60000..43200000 built
+  How long a log-in through the provider counts.
+tidelog.http.oidc.user.claim.name string sub built
+  Claim of the id token that is the user's name, as preferred_username. It must be one that people cannot choose themselves.
 tidelog.http.ssl boolean false built
   Whether the HTTP port uses TLS, with the ssl settings of the broker or those that begin with listener.name.http.ssl.
 tidelog.log.dirs.forget.missing boolean false built
@@ -55,6 +75,16 @@ tidelog.metrics.clients.max int 1000 1.. built
   Number of client ids with metrics of their own; further clients are added up under the name (others).
 tidelog.metrics.series.max int 100000 100.. built dynamic
   Bound on the series of one metric; mq_metrics_left_out_series counts the series that are left out.
+tidelog.oauthbearer.groups.claim.name string null built
+  Claim of a token that holds the groups of the user, as groups or realm_access.roles; ACLs name them as Group:NAME.
+tidelog.oauthbearer.jwks.reload.min.ms long 10000 100.. built
+  Least time between two loads of the provider's keys for tokens whose key is unknown.
+tidelog.oauthbearer.jwks.stale.max.ms long 86400000 0.. built
+  How long the provider's keys still count after their refresh was due, while the provider cannot be reached.
+tidelog.oauthbearer.required.scopes list "" built
+  Scopes that a token must have.
+tidelog.oauthbearer.truststore.location string null built
+  PEM file with the authorities that the token provider's certificate is checked against; if unset, those of the system.
 tidelog.open.files.max int 4096 64.. built
   Bound on open segment files; the least recently used files are closed.
 tidelog.request.bytes.max int 4194304 1048576.. built

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.datastructures import Headers
@@ -24,6 +24,7 @@ from starlette.types import Scope
 from tidelog import errors
 from tidelog.broker.bounds.fair_threads import Crowded
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.scrape_tokens import METRICS, SCRAPER, ScrapeTokens
 from tidelog.net.on_behalf import Behalf
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ class Authentication:
         self._sessions: OrderedDict[str, _ConsoleSession] = OrderedDict()
         self._failures: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
         self._verifying = asyncio.Semaphore(VERIFYING_MAX)
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
+        self._scrape_tokens = ScrapeTokens(
+            lambda: services.config().tidelog_http_metrics_token_file, self._now_ms
+        )
 
     # Requests
 
@@ -93,6 +97,9 @@ class Authentication:
                     scope, "another broker", "its message is not of this cluster, or too old"
                 )
             return self._session(scope, behalf.principal, behalf.groups, behalf.host)
+        reads_metrics = scope.get("path") == METRICS and scope.get("method") in ("GET", "HEAD")
+        if scheme == "bearer" and reads_metrics and self._scrape_tokens.accepts(proof):
+            return self._session(scope, SCRAPER, ())
         if given:
             identity = await self._logged_in(scope, scheme, proof)
         else:
@@ -154,22 +161,23 @@ class Authentication:
         return identity
 
     async def _verify(self, mechanism: str, user: str, proof: str, host: str) -> HttpIdentity:
-        """One exchange of SASL.  The hashing is left to threads, few at a time."""
-        if self._waiting >= WAITING_MAX:
+        """One exchange of SASL.  The hashing is left to threads, few at a time; a token may wait for the keys of its
+        provider, and takes no place of a password meanwhile."""
+        if self._waiting[mechanism] >= WAITING_MAX:
             raise _crowded()
         fingerprint = self._services.logins.fingerprint(user) if mechanism == "PLAIN" else ()
-        self._waiting += 1
+        exchange = self._services.logins.http_exchange(mechanism, host)
+        self._waiting[mechanism] += 1
         try:
-            async with self._verifying:
-                exchange = self._services.logins.http_exchange(mechanism, host)
-                if mechanism == "PLAIN":
+            if mechanism == "PLAIN":
+                async with self._verifying:
                     await exchange.respond(f"\0{user}\0{proof}".encode())
-                else:
-                    await exchange.respond(f"n,,\x01auth=Bearer {proof}\x01\x01".encode())
+            else:
+                await exchange.respond(f"n,,\x01auth=Bearer {proof}\x01\x01".encode())
         except Crowded:
             raise _crowded() from None
         finally:
-            self._waiting -= 1
+            self._waiting[mechanism] -= 1
         if exchange.principal is None:
             raise Refused("the token does not count")
         return HttpIdentity(exchange.principal, exchange.groups, exchange.expires_ms, fingerprint)
@@ -223,6 +231,11 @@ class Authentication:
         if len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return session_id
+
+    def logged_in(self, identity: HttpIdentity) -> str:
+        """As `open_console`, for a log-in that was checked elsewhere."""
+        self._services.logins.succeeded += 1
+        return self.open_console(identity)
 
     def close_console(self, session_id: str) -> None:
         self._sessions.pop(_digest(session_id), None)

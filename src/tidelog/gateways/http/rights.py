@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from tidelog.gateways.http import identity
 from tidelog.gateways.http.problem import Problem
+from tidelog.gateways.http.scrape_tokens import METRICS, SCRAPER
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     # The console
     ("GET", "/console/login"): OPEN,
     ("POST", "/console/login"): OPEN,
+    ("GET", "/console/login/oidc"): OPEN,
+    ("GET", "/console/login/oidc/callback"): OPEN,
     ("GET", "/console/static/{name}"): OPEN,
     ("POST", "/console/logout"): LOGGED_IN,
     ("GET", "/"): FILTERED,  # leads to the topics where the cluster may not be seen
@@ -207,7 +210,7 @@ RIGHTS: dict[tuple[str, str], Rule] = {
 }
 """By method and path of the route; the schema registry's are in `registry/rights.py`."""
 
-OPEN_PATHS = frozenset({"/console/login"})
+OPEN_PATHS = frozenset({"/console/login", "/console/login/oidc", "/console/login/oidc/callback"})
 OPEN_PREFIXES = ("/health/", "/console/static/")
 
 
@@ -223,7 +226,8 @@ def check(around: Surroundings, request: Request, path: str) -> None:
     rule = RIGHTS.get(("GET" if request.method == "HEAD" else request.method, path))
     if rule is None:
         raise Problem(403, f"{request.method} {request.url.path} is not allowed", FORBIDDEN)
-    if rule.is_open:
+    session = identity.session()
+    if rule.is_open or (path == METRICS and session is not None and session.principal == SCRAPER):
         return
     for need in rule.needs:
         require(around, need.operation, need.kind, need.name_in(request))

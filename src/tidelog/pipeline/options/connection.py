@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import fspath
 from pathlib import Path
 
 from tidelog.client.security.security import Security
+from tidelog.net.token_client import ClientCredentials
 from tidelog.pipeline.options.text import OptionText, PipelineError
 
 SECURITY = (
@@ -21,6 +23,11 @@ SECURITY = (
     "security.password",
     "security.token",
     "security.tokenFile",
+    "security.tokenEndpoint",
+    "security.tokenEndpointCa",
+    "security.clientId",
+    "security.clientSecret",
+    "security.scope",
 )
 KNOWN = ("bootstrap", "clientId", "timeoutMs", *SECURITY)
 ALIASES = {"kafka.bootstrap.servers": "bootstrap", "bootstrap.servers": "bootstrap"}
@@ -41,7 +48,6 @@ class ConnectionSettings:
         if not self.login:
             return None
         given = dict(self.login)
-        token_file, token = given.get("tokenFile"), given.get("token")
         try:
             return Security(
                 tls=given.get("tls", "false") == "true",
@@ -53,17 +59,52 @@ class ConnectionSettings:
                 mechanism=given.get("mechanism"),
                 username=given.get("username"),
                 password=given.get("password"),
-                token=_token(token, token_file),
+                token=_token(given),
             )
         except ValueError as problem:
             raise PipelineError(f"security options: {problem}") from None
 
 
-def _token(token: str | None, token_file: str | None) -> Callable[[], str] | None:
-    if token_file is not None:
-        path = Path(token_file)
+def _token(given: Mapping[str, str]) -> Callable[[], str] | None:
+    if "tokenEndpoint" in given:
+        return ClientCredentials(
+            given["tokenEndpoint"],
+            given.get("clientId"),
+            given.get("clientSecret"),
+            given.get("scope"),
+            given.get("tokenEndpointCa"),
+        )
+    if "tokenFile" in given:
+        path = Path(given["tokenFile"])
         return lambda: path.read_text().strip()
+    token = given.get("token")
     return None if token is None else lambda: token
+
+
+def security_options(security: Security | None) -> dict[str, str]:
+    """The options that `ConnectionSettings.security` makes the same of, for options that need no code."""
+    if security is None:
+        return {}
+    paths = {"ca": security.ca, "certificate": security.certificate, "key": security.key}
+    given: dict[str, str | None] = {
+        "tls": "true" if security.tls else None,
+        **{name: None if path is None else fspath(path) for name, path in paths.items()},
+        "keyPassword": security.key_password,
+        "checkHostname": None if security.check_hostname else "false",
+        "mechanism": security.mechanism,
+        "username": security.username,
+        "password": security.password,
+    }
+    if isinstance(security.token, ClientCredentials):
+        credentials = security.token
+        given |= {
+            "tokenEndpoint": credentials.url,
+            "tokenEndpointCa": None if credentials.ca is None else fspath(credentials.ca),
+            "clientId": credentials.client_id,
+            "clientSecret": credentials.client_secret,
+            "scope": credentials.scope,
+        }
+    return {f"security.{name}": value for name, value in given.items() if value is not None}
 
 
 def connection_of(options: OptionText) -> ConnectionSettings:

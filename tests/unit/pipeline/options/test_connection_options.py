@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.pipeline.options.connection import ConnectionSettings
+from tidelog import ClientCredentials, Security
+from tidelog.pipeline.options.connection import ConnectionSettings, security_options
 from tidelog.pipeline.options.sink import sink_options
 from tidelog.pipeline.options.source import source_options
 from tidelog.pipeline.options.text import PipelineError
@@ -70,3 +71,24 @@ def test_names_of_spark_s_kafka_connector() -> None:
 def test_names_of_sinks_have_no_slashes() -> None:
     with pytest.raises(PipelineError, match="sinkId"):
         sink_options({"bootstrap": "h:1", "topic": "t", "sinkId": "a/b"}, streaming=True)
+
+
+@pytest.mark.parametrize(
+    "security",
+    [
+        Security(tls=True),
+        Security(ca="ca.pem", certificate="me.pem", key="me.key", key_password="k", check_hostname=False),
+        Security(tls=True, mechanism="PLAIN", username="me", password="secret"),
+        Security(
+            ca="ca.pem",
+            mechanism="OAUTHBEARER",
+            token=ClientCredentials("https://login.example/token", "me", "secret", "kafka", "provider.pem"),
+        ),
+        Security(mechanism="OAUTHBEARER", token=ClientCredentials("file:///run/token")),
+    ],
+    ids=str,
+)
+def test_security_becomes_options_and_is_the_same_again(security: Security) -> None:
+    given = {name.removeprefix("security."): value for name, value in security_options(security).items()}
+    assert connection(**given).security() == security
+    assert security_options(None) == {}

@@ -10,14 +10,19 @@ from collections.abc import Callable, Collection, Mapping
 from tidelog import errors
 from tidelog.broker import loggers
 from tidelog.broker.services import Context
-from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
+from tidelog.config.broker import HTTP_LISTENER, find_broker_setting
 from tidelog.config.describe import describe_broker, describe_topic
+from tidelog.config.listener_security import PREFIX
 from tidelog.config.setting import NotBuilt, UnknownSetting, find
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from tidelog.metadata.config_alterations import Action, Alteration, altered
 from tidelog.metadata.topics.names import check_topic_name
+from tidelog.net.tls_files import server_context
 from tidelog.types import NodeId
 
+OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate")
+"""What one listener of all brokers may have in common while they run."""
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -40,7 +45,10 @@ async def alter(
         held = {entry.name: entry.value for entry in describe_broker(config)}
 
         def change_broker(current: Mapping[str, str]) -> dict[str, str]:
-            return altered(current, wanted, BROKER_SETTINGS, held, "setting")
+            settings = BROKER_SETTINGS | {
+                one.name: find_broker_setting(one.name) for one in wanted if one.name.startswith(PREFIX)
+            }
+            return altered(current, wanted, settings, held, "setting")
 
         kept = [one.name for one in wanted if one.action is not Action.DELETE]
         await _alter_broker(name, kept, change_broker, context, validate_only)
@@ -96,15 +104,44 @@ async def _alter_broker(
     name: str, keys: Collection[str], change: Change, context: Context, validate_only: bool
 ) -> None:
     node = check_broker(name, context) if name else None
+    config = context.services.config()
     for key in keys:
-        if not find(BROKER_SETTINGS, key, "setting").dynamic:
+        if not find_broker_setting(key).dynamic:
             raise errors.InvalidRequest(f"{key} cannot be changed while the broker runs: set it at the start")
+        if key.startswith(PREFIX):
+            _check_override(key, config, node)
+
+    def checked(current: Mapping[str, str]) -> dict[str, str]:
+        after = change(current)
+        if any("ssl." in key for key in {*after} ^ {*current} | {*keys}):
+            _check_certificates(config, node, after)
+        return after
+
     try:
-        await context.services.controller.alter_broker_configs(node, change, validate_only)
+        await context.services.controller.alter_broker_configs(node, checked, validate_only)
     except (NotBuilt, UnknownSetting):
         raise
     except errors.InvalidConfig as problem:
         raise errors.InvalidRequest(str(problem)) from problem
+
+
+def _check_override(key: str, config: BrokerConfig, node: NodeId | None) -> None:
+    listener, _, setting = key.removeprefix(PREFIX).partition(".")
+    if node is None and setting not in OF_ALL_BROKERS:
+        raise errors.InvalidRequest(
+            f"{key} cannot be set for all brokers, since their files and listeners may differ: name a broker"
+        )
+    if listener not in [one.name.lower() for one in config.listeners] and listener != HTTP_LISTENER:
+        raise errors.InvalidRequest(f"{key}: this broker has no listener {listener.upper()}")
+
+
+def _check_certificates(config: BrokerConfig, node: NodeId | None, after: Mapping[str, str]) -> None:
+    """Loads what the settings after the change name: a certificate that cannot be read is refused and never in use."""
+    dynamic_all, dynamic_here = (after, config.dynamic_here) if node is None else (config.dynamic_all, after)
+    wanted = BrokerConfig.of(config.given, dynamic_all, dynamic_here)
+    for security in (*wanted.security.values(), wanted.http_security):
+        if security.encrypts:
+            server_context(security.tls)
 
 
 def check_group_name(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Log in and log out: a form, and the session cookie.
+"""Log in and log out: a form, a button for the OpenID Connect provider, and the session cookie.
 
 Both forms carry the console's token, and the guard refuses what a page of another origin sends.  So every form of the
 console is protected twice against pages of other sites, and the session needs no token of its own.  The session's cookie is
@@ -6,17 +6,27 @@ SameSite=Lax: a link on another site opens a page, but a form or a script there 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from urllib.parse import urlencode
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tidelog.config.oauth import OidcSettings
 from tidelog.gateways.console.console import Console
+from tidelog.gateways.console.oidc import BEGUN_MS_MAX, LoginFailed, OidcLogin
+from tidelog.gateways.console.oidc import COOKIE as OIDC_COOKIE
+from tidelog.gateways.console.oidc import COOKIE_PATH as OIDC_ADDRESS
 from tidelog.gateways.console.parts.forms import field, form, sent
 from tidelog.gateways.console.parts.layout import bare_page, notice, redirect
-from tidelog.gateways.console.parts.markup import h, path
+from tidelog.gateways.console.parts.markup import Markup, h, path
 from tidelog.gateways.http.authentication import SESSION_COOKIE, SESSION_MS_MAX, Authentication
 from tidelog.gateways.http.guard import AUTHENTICATION, at_most
 from tidelog.gateways.http.problem import Problem
+
+log = logging.getLogger("tidelog.login")
 
 ADDRESS = path("login")
 FORM_BYTES_MAX = 65_536
@@ -25,10 +35,13 @@ FORM_BYTES_MAX = 65_536
 def routes(console: Console) -> list[Route]:
     """Without what other pages get: nothing here shows the cluster, or starts to poll it."""
 
+    def page(request: Request, following: str, problem: str = "", status: int = 200) -> Response:
+        return _page(request, following, console.around.config.oidc, problem, status)
+
     async def show(request: Request) -> Response:
         if not console.around.config.http_logs_in:
             return redirect("/")
-        return _page(request, _next(request.query_params.get("next", "")))
+        return page(request, _next(request.query_params.get("next", "")))
 
     async def log_in(request: Request) -> Response:
         if not console.around.config.http_logs_in:
@@ -37,7 +50,7 @@ def routes(console: Console) -> list[Route]:
         try:
             fields = await sent(request)
         except Problem as problem:
-            return _page(request, "/", problem.message, problem.status)
+            return page(request, "/", problem.message, problem.status)
         following, user = _next(fields.get("next", "")), fields.get("user", "")
         authentication: Authentication = request.scope[AUTHENTICATION]
         try:
@@ -45,21 +58,73 @@ def routes(console: Console) -> list[Route]:
         except Problem as problem:
             text = "The user name or the password is wrong." if problem.status == 401 else problem.message
             # 403: a browser would ask for a password itself after 401.
-            return _page(request, following, text, 403 if problem.status == 401 else problem.status)
-        answer = redirect(following)
-        authentication.close_console(request.cookies.get(SESSION_COOKIE, ""))
+            return page(request, following, text, 403 if problem.status == 401 else problem.status)
+        return _opened(request, following, authentication.open_console(identity))
+
+    return [
+        Route(ADDRESS, show),
+        Route(ADDRESS, log_in, methods=["POST"]),
+        *_oidc_routes(OidcLogin(console.around.services), page),
+    ]
+
+
+def _oidc_routes(login: OidcLogin, page: Callable[..., Response]) -> list[Route]:
+    async def begin(request: Request) -> Response:
+        settings, following = login.settings, _next(request.query_params.get("next", ""))
+        if settings is None:
+            return redirect(ADDRESS)
+        try:
+            address, begun = await login.begin(settings, following)
+        except LoginFailed as problem:
+            log.warning("no log-in through %s: %s", settings.issuer, problem.why)
+            return page(request, following, problem.shown, problem.status)
+        answer = redirect(address)
         answer.set_cookie(
-            SESSION_COOKIE,
-            authentication.open_console(identity),
-            max_age=SESSION_MS_MAX // 1000,
-            path="/",
+            OIDC_COOKIE,
+            begun,
+            max_age=BEGUN_MS_MAX // 1000,
+            path=OIDC_ADDRESS,
             httponly=True,
-            samesite="lax",
-            secure=request.url.scheme == "https",
+            samesite="lax",  # the provider sends the browser back from its own site
+            secure=settings.redirect_url.startswith("https:"),
         )
         return answer
 
-    return [Route(ADDRESS, show), Route(ADDRESS, log_in, methods=["POST"])]
+    async def come_back(request: Request) -> Response:
+        settings = login.settings
+        if settings is None:
+            return redirect(ADDRESS)
+        authentication: Authentication = request.scope[AUTHENTICATION]
+        try:
+            identity, following = await login.finish(
+                settings, request.cookies.get(OIDC_COOKIE, ""), request.query_params
+            )
+        except LoginFailed as problem:
+            await authentication.refused(request.scope, f"somebody through {settings.issuer}", problem.why)
+            answer = page(request, "/", problem.shown, problem.status)
+        else:
+            answer = _opened(request, _next(following), authentication.logged_in(identity))
+        answer.delete_cookie(OIDC_COOKIE, path=OIDC_ADDRESS)
+        return answer
+
+    return [Route(OIDC_ADDRESS, begin), Route(f"{OIDC_ADDRESS}/callback", come_back)]
+
+
+def _opened(request: Request, following: str, session_id: str) -> Response:
+    """The session that the browser had before is over."""
+    authentication: Authentication = request.scope[AUTHENTICATION]
+    authentication.close_console(request.cookies.get(SESSION_COOKIE, ""))
+    answer = redirect(following)
+    answer.set_cookie(
+        SESSION_COOKIE,
+        session_id,
+        max_age=SESSION_MS_MAX // 1000,
+        path="/",
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return answer
 
 
 async def log_out(console: Console, request: Request) -> Response:
@@ -76,11 +141,12 @@ def _next(given: str) -> str:
     return given if given == "/" or given.startswith("/console/") else "/"
 
 
-def _page(request: Request, following: str, problem: str = "", status: int = 200) -> Response:
+def _page(request: Request, following: str, oidc: OidcSettings | None, problem: str, status: int) -> Response:
     return bare_page(
         request,
         "Log in",
         notice(problem, "bad") if problem else None,
+        _provider_link(oidc, following) if oidc is not None else None,
         form(
             request,
             ADDRESS,
@@ -95,3 +161,9 @@ def _page(request: Request, following: str, problem: str = "", status: int = 200
         ),
         status=status,
     )
+
+
+def _provider_link(oidc: OidcSettings, following: str) -> Markup:
+    """A link and no form: the policy of the page lets no form lead to another site."""
+    address = f"{OIDC_ADDRESS}?{urlencode({'next': following})}"
+    return h.p(h.a(f"Log in with {oidc.name}", href=address, class_="button main"))
