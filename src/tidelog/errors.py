@@ -54,8 +54,8 @@ def name_of(code: int) -> str:
     """Kafka's name of an error code, for people to read."""
     if code == NONE:
         return "NONE"
-    known = _CLASSES.get(code)
-    return known.name if known is not None else f"UNKNOWN_ERROR_CODE_{code}"
+    error_class = _CLASSES.get(code)
+    return error_class.name if error_class is not None else f"UNKNOWN_ERROR_CODE_{code}"
 
 
 class UnknownServerError(TidelogError, code=-1):

@@ -43,8 +43,8 @@ def parse_levels(entries: Iterable[str], setting: str) -> dict[str, int]:
 
 
 def current_request() -> str | None:
-    known = request_id.get()
-    return f"{known[0]}/{known[1]}" if isinstance(known, tuple) else known
+    request = request_id.get()
+    return f"{request[0]}/{request[1]}" if isinstance(request, tuple) else request
 
 
 class JsonFormatter(logging.Formatter):
@@ -113,18 +113,18 @@ class SparingLog:
 
     def warning(self, address: str, text: str, *values: object) -> None:
         now_s = self._now_s()
-        one = self._by_address.get(address)
-        if one is None:
-            one = self._by_address[address] = _Allowance(self.OF_ONE, self.OF_ONE_A_SECOND, now_s)
+        allowance = self._by_address.get(address)
+        if allowance is None:
+            allowance = self._by_address[address] = _Allowance(self.OF_ONE, self.OF_ONE_A_SECOND, now_s)
             if len(self._by_address) > self.ADDRESSES_MAX:
                 self._by_address.popitem(last=False)
         self._by_address.move_to_end(address)
-        if not one.takes(now_s):
+        if not allowance.takes(now_s):
             return
         if not self._all.takes(now_s):
-            one.left_out += 1
+            allowance.left_out += 1
             return
-        left_out, one.left_out = one.left_out, 0
+        left_out, allowance.left_out = allowance.left_out, 0
         if left_out:
             text += f" ({left_out} more lines about {address} were left out)"
         self._log.warning(text, *values)

@@ -207,7 +207,7 @@ class QuotaRate:
         wait_ms = math.floor(excess / limit * self._span_ms(now_ms) + 0.5)
         return wait_ms if most_ms is None else min(wait_ms, most_ms)
 
-    def room(self, limit: float, now_ms: int) -> float:
+    def available(self, limit: float, now_ms: int) -> float:
         """What can be recorded now without a wait."""
         self._purge(now_ms)
         return limit * self._span_ms(now_ms) / 1000 - sum(sample[2] for sample in self._samples)
@@ -276,7 +276,7 @@ class QuotaBudget:
         if self._limit is None:
             self._granted = self.left = UNLIMITED_BYTES
             return
-        available = self._rate.room(self._limit, now_ms)
+        available = self._rate.available(self._limit, now_ms)
         self._granted = self.left = max(0, int(min(available, self._limit * self.GRANT_MS / 1000)))
 
 

@@ -25,7 +25,11 @@ TYPES = {
     "user": AclResourceType.USER,
 }
 TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
-OPERATIONS = {one.name.lower().replace("_", "-"): one for one in AclOperation if one > AclOperation.ANY}
+OPERATIONS = {
+    operation.name.lower().replace("_", "-"): operation
+    for operation in AclOperation
+    if operation > AclOperation.ANY
+}
 OPERATION = click.Choice(list(OPERATIONS))
 Resource = tuple[AclResourceType, AclPatternType, str]
 

@@ -70,14 +70,14 @@ def create(
 ) -> None:
     permission = AclPermission.DENY if deny else AclPermission.ALLOW
     wanted = [
-        AclBinding(*resource, principal, host, OPERATIONS[one], permission)
-        for one in dict.fromkeys(operations)
+        AclBinding(*resource, principal, host, OPERATIONS[operation], permission)
+        for operation in dict.fromkeys(operations)
     ]
     run(_create(session, wanted))
     if session.json:
-        print_json({"created": [acl_json(one) for one in wanted]})
+        print_json({"created": [acl_json(binding) for binding in wanted]})
     else:
-        print_table(ACL_COLUMNS, [acl_row(one) for one in wanted])
+        print_table(ACL_COLUMNS, [acl_row(binding) for binding in wanted])
 
 
 async def _create(session: Session, wanted: list[AclBinding]) -> None:
@@ -123,11 +123,11 @@ def list_(
         if resource is None or resource[1] is AclPatternType.PREFIXED:
             raise click.UsageError("--matching needs --resource with the whole name of one.")
         wanted = wanted._replace(pattern_type=AclPatternType.MATCH)
-    found = run(_list(session, wanted))
+    bindings = run(_list(session, wanted))
     if session.json:
-        print_json([acl_json(one) for one in found])
+        print_json([acl_json(binding) for binding in bindings])
     else:
-        print_table(ACL_COLUMNS, [acl_row(one) for one in found])
+        print_table(ACL_COLUMNS, [acl_row(binding) for binding in bindings])
 
 
 async def _list(session: Session, wanted: AclFilter) -> list[AclBinding]:
@@ -161,9 +161,9 @@ def delete(
         raise click.UsageError("Say which: --principal, --resource, --operation or --host.")
     gone = run(_delete(session, _filter(principal, resource, operation, host)))
     if session.json:
-        print_json({"deleted": [acl_json(one) for one in gone]})
+        print_json({"deleted": [acl_json(binding) for binding in gone]})
         return
-    print_table(ACL_COLUMNS, [acl_row(one) for one in gone])
+    print_table(ACL_COLUMNS, [acl_row(binding) for binding in gone])
     click.echo(f"{counted(len(gone), 'ACL')} deleted")
 
 
@@ -203,7 +203,7 @@ def explain(
     kind, pattern, name = resource
     if pattern is AclPatternType.PREFIXED or name == WILDCARD:
         raise click.UsageError("Name one resource: a pattern cannot be explained.")
-    names = [one if ":" in one else f"Group:{one}" for one in groups]
+    names = [group if ":" in group else f"Group:{group}" for group in groups]
     answer = run(_explain(session, principal, OPERATIONS[operation], kind, name, host, names))
     if session.json:
         print_json(answer)
@@ -244,7 +244,7 @@ async def _explain(
         "allowed": decision.allowed,
         "reason": str(decision.reason),
         "rule": None if decision.rule is None else acl_json(decision.rule),
-        "roles": [{"role": str(one.role), "prefix": one.prefix} for one in roles],
+        "roles": [{"role": str(held_role.role), "prefix": held_role.prefix} for held_role in roles],
     }
 
 
@@ -253,5 +253,5 @@ async def _settings(admin: Admin) -> dict[str, str | None]:
     from tidelog.aio import ConfigResource
 
     node = min((await admin.describe_cluster()).nodes)
-    found = await admin.describe_configs([ConfigResource("broker", str(node))], [SUPER_USERS, EVERYONE])
-    return {one.name: one.value for entries in found.values() for one in entries}
+    described = await admin.describe_configs([ConfigResource("broker", str(node))], [SUPER_USERS, EVERYONE])
+    return {entry.name: entry.value for entries in described.values() for entry in entries}

@@ -32,7 +32,7 @@ def brokers() -> None:
 )
 @broker_options
 def list_(session: Session) -> None:
-    async def found() -> list[dict[str, Any]]:
+    async def ask() -> list[dict[str, Any]]:
         async with session.admin() as admin:
             cluster = await admin.describe_cluster()
             return [
@@ -46,13 +46,13 @@ def list_(session: Session) -> None:
                 for _, node in sorted(cluster.nodes.items())
             ]
 
-    listed = run(found())
+    listed = run(ask())
     if session.json:
         print_json(listed)
         return
     rows = [
-        (one["id"], one["host"], one["port"], one["rack"], "yes" if one["controller"] else "")
-        for one in listed
+        (broker["id"], broker["host"], broker["port"], broker["rack"], "yes" if broker["controller"] else "")
+        for broker in listed
     ]
     print_table(("ID", "HOST", "PORT", "RACK", "CONTROLLER"), rows, right=("ID", "PORT"))
 
@@ -73,14 +73,14 @@ def load(session: Session) -> None:
         return
     rows = [
         (
-            one["id"],
-            one["leaders"],
-            one["replicas"],
-            one["out_of_sync"],
-            bytes_text(one["bytes"]) or "unknown",
-            bytes_text(one["disk_free_bytes"]) or "unknown",
+            load["id"],
+            load["leaders"],
+            load["replicas"],
+            load["out_of_sync"],
+            bytes_text(load["bytes"]) or "unknown",
+            bytes_text(load["disk_free_bytes"]) or "unknown",
         )
-        for one in loads
+        for load in loads
     ]
     columns = ("ID", "LEADS", "REPLICAS", "OUT OF SYNC", "BYTES", "DISK FREE")
     print_table(columns, rows, right=columns)
@@ -97,24 +97,24 @@ async def _loads(session: Session) -> list[dict[str, Any]]:
                 leaders[part.leader] += 1
                 replicas.update(part.replicas)
                 missing.update(node for node in part.replicas if node not in part.in_sync)
-        found = await disks(admin)
-    tell_silent(found.silent)
+        disk_usage = await disks(admin)
+    tell_silent(disk_usage.silent)
     return [
         {
             "id": node,
             "leaders": leaders[node],
             "replicas": replicas[node],
             "out_of_sync": missing[node],
-            "bytes": found.bytes_of(node),
-            "disk_bytes": _sum(found.folders.get(node), "total_bytes"),
-            "disk_free_bytes": _sum(found.folders.get(node), "usable_bytes"),
+            "bytes": disk_usage.bytes_of(node),
+            "disk_bytes": _sum(disk_usage.folders.get(node), "total_bytes"),
+            "disk_free_bytes": _sum(disk_usage.folders.get(node), "usable_bytes"),
         }
         for node in sorted(nodes)
     ]
 
 
 def _sum(folders: list[LogDir] | None, name: str) -> int | None:
-    return None if folders is None else sum(getattr(one, name) for one in folders)
+    return None if folders is None else sum(getattr(folder, name) for folder in folders)
 
 
 @brokers.command(
@@ -135,8 +135,8 @@ def describe(session: Session, broker: int) -> None:
     rack = f", rack {described['rack']}" if described["rack"] else ""
     click.echo(f"broker {broker} at {described['host']}:{described['port']}{rack}")
     rows = [
-        (one["path"], one["partitions"], bytes_text(one["bytes"]), one["problem"])
-        for one in described["log_dirs"]
+        (folder["path"], folder["partitions"], bytes_text(folder["bytes"]), folder["problem"])
+        for folder in described["log_dirs"]
     ]
     print_table(("LOG DIRECTORY", "PARTITIONS", "BYTES", "PROBLEM"), rows, right=("PARTITIONS", "BYTES"))
     if described["settings"]:
@@ -160,14 +160,16 @@ async def _describe(session: Session, broker: int) -> dict[str, Any]:
         "rack": node.rack,
         "log_dirs": [
             {
-                "path": one.path,
-                "partitions": len(one.partitions),
-                "bytes": sum(one.partitions.values()),
-                "problem": None if one.problem is None else str(one.problem),
+                "path": folder.path,
+                "partitions": len(folder.partitions),
+                "bytes": sum(folder.partitions.values()),
+                "problem": None if folder.problem is None else str(folder.problem),
             }
-            for one in folders
+            for folder in folders
         ],
-        "settings": {one.name: one.value for one in settings if one.source is not ConfigSource.DEFAULT},
+        "settings": {
+            setting.name: setting.value for setting in settings if setting.source is not ConfigSource.DEFAULT
+        },
     }
 
 

@@ -41,12 +41,12 @@ tidelog cluster status --json
 )
 @broker_options
 def status(session: Session) -> None:
-    found = run(_status(session))
+    cluster_status = run(_status(session))
     if session.json:
-        print_json(found)
+        print_json(cluster_status)
     else:
-        _print(found)
-    if found["offline"] or found["below_min_in_sync"] or found["damaged"]:
+        _print(cluster_status)
+    if cluster_status["offline"] or cluster_status["below_min_in_sync"] or cluster_status["damaged"]:
         click.get_current_context().exit(1)
 
 
@@ -57,12 +57,14 @@ async def _status(session: Session) -> dict[str, Any]:
         cluster = await admin.describe_cluster()
         topics = await admin.list_topics(internal=True)
         least = await _least_in_sync(admin, topics)
-        moving = {one.partition: one for one in await admin.list_reassignments()}
+        moving = {reassignment.partition: reassignment for reassignment in await admin.list_reassignments()}
         leaderless = await _leaderless(admin, topics)
-        found = await disks(admin)
+        disk_usage = await disks(admin)
         damaged = await _damaged(admin)
-    tell_silent(found.silent)
-    adding: dict[tuple[str, int], tuple[int, ...]] = {name: one.adding for name, one in moving.items()}
+    tell_silent(disk_usage.silent)
+    adding: dict[tuple[str, int], tuple[int, ...]] = {
+        name: reassignment.adding for name, reassignment in moving.items()
+    }
     parts = [part for topic in topics for part in topic.partitions]
     leaders = Counter(part.leader for part in parts)
     names = {id(part): f"{part.topic}-{part.index}" for part in parts}
@@ -73,7 +75,7 @@ async def _status(session: Session) -> dict[str, Any]:
             {
                 "id": node,
                 "leaders": leaders[node],
-                "bytes": found.bytes_of(node),
+                "bytes": disk_usage.bytes_of(node),
             }
             for node in sorted(cluster.nodes)
         ],
@@ -90,7 +92,7 @@ async def _status(session: Session) -> dict[str, Any]:
         "leaderless": leaderless,
         "moving": [str(name) for name in moving],
         "damaged": damaged,
-        "silent": list(found.silent),
+        "silent": list(disk_usage.silent),
     }
 
 
@@ -104,14 +106,14 @@ async def _damaged(admin: Any) -> list[dict[str, Any]]:
         entries = (await admin.describe_configs([resource], [DAMAGED]))[resource]
         return entries[0].value or "" if entries else ""
 
-    told, _ = await each(admin, ask)
+    damage_texts, _ = await each(admin, ask)
     return [
         {
             "partition": str(name),
             "broker": node,
             "ranges": [{"start_offset": start, "end_offset": end} for start, end in ranges],
         }
-        for node, text in sorted(told.items())
+        for node, text in sorted(damage_texts.items())
         for name, ranges in parse_damaged(text).items()
     ]
 
@@ -143,14 +145,17 @@ async def _least_in_sync(admin: Any, topics: list[Topic]) -> dict[str, int]:
     resources = {ConfigResource("topic", topic.name): topic.name for topic in topics}
     if not resources:
         return {}
-    found = await admin.describe_configs(list(resources), ["min.insync.replicas"])
-    return {resources[resource]: int(entries[0].value or 1) for resource, entries in found.items()}
+    described = await admin.describe_configs(list(resources), ["min.insync.replicas"])
+    return {resources[resource]: int(entries[0].value or 1) for resource, entries in described.items()}
 
 
-def _print(found: dict[str, Any]) -> None:
-    partitions = counted(found["partitions"], "partition")
-    click.echo(f"cluster {found['id']}, controller {found['controller']}, {partitions}")
-    rows = [(one["id"], one["leaders"], bytes_text(one["bytes"]) or "unknown") for one in found["brokers"]]
+def _print(cluster_status: dict[str, Any]) -> None:
+    partitions = counted(cluster_status["partitions"], "partition")
+    click.echo(f"cluster {cluster_status['id']}, controller {cluster_status['controller']}, {partitions}")
+    rows = [
+        (broker["id"], broker["leaders"], bytes_text(broker["bytes"]) or "unknown")
+        for broker in cluster_status["brokers"]
+    ]
     print_table(("BROKER", "LEADS", "BYTES"), rows, right=("BROKER", "LEADS", "BYTES"))
     for key, words in (
         ("offline", "without a leader"),
@@ -158,15 +163,20 @@ def _print(found: dict[str, Any]) -> None:
         ("under_replicated", "under-replicated"),
         ("moving", "being moved"),
     ):
-        names = found[key]
+        names = cluster_status[key]
         if names:
             more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
             click.echo(f"{len(names)} {words}: {', '.join(names[:SHOWN_MAX])}{more}")
-    for replica in found["damaged"][:SHOWN_MAX]:
-        offsets = ", ".join(f"{one['start_offset']}..{one['end_offset'] - 1}" for one in replica["ranges"])
+    for replica in cluster_status["damaged"][:SHOWN_MAX]:
+        offsets = ", ".join(
+            f"{damaged_range['start_offset']}..{damaged_range['end_offset'] - 1}"
+            for damaged_range in replica["ranges"]
+        )
         click.echo(f"{replica['partition']} is damaged on broker {replica['broker']}: offsets {offsets}")
-    _print_leaderless(found["leaderless"])
-    if not any(found[key] for key in ("offline", "below_min_in_sync", "under_replicated", "damaged")):
+    _print_leaderless(cluster_status["leaderless"])
+    if not any(
+        cluster_status[key] for key in ("offline", "below_min_in_sync", "under_replicated", "damaged")
+    ):
         click.echo("all replicas are in sync")
 
 
@@ -174,10 +184,12 @@ def _print_leaderless(leaderless: list[dict[str, Any]]) -> None:
     from tidelog.cli.partitions.recover import waits_text
     from tidelog.client.admin.replica_states import cause_words
 
-    for one in leaderless[:SHOWN_MAX]:
-        todo = "start it, or see" if one["awaits"] else "see"
-        click.echo(f"{one['partition']} {waits_text(one['awaits'])}: {todo} `tidelog partitions recover`")
-        for doubt in one["doubts"]:
+    for partition in leaderless[:SHOWN_MAX]:
+        todo = "start it, or see" if partition["awaits"] else "see"
+        click.echo(
+            f"{partition['partition']} {waits_text(partition['awaits'])}: {todo} `tidelog partitions recover`"
+        )
+        for doubt in partition["doubts"]:
             click.echo(
                 f"  the replica on broker {doubt['broker']} is in doubt: {cause_words(doubt['cause'])}"
             )

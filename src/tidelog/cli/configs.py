@@ -54,40 +54,42 @@ async def _describe(
 
     resource = ConfigResource(kind, name)
     async with session.admin() as admin:
-        found = (await admin.describe_configs([resource], keys or None, documentation=docs)).get(resource, [])
-    unknown = sorted(set(keys) - {one.name for one in found})
+        described = (await admin.describe_configs([resource], keys or None, documentation=docs)).get(
+            resource, []
+        )
+    unknown = sorted(set(keys) - {entry.name for entry in described})
     if unknown:
         raise Failure(f"unknown {kind} settings: {', '.join(unknown)}: check the names")
     if changed:
-        found = [one for one in found if one.source != ConfigSource.DEFAULT]
+        described = [entry for entry in described if entry.source != ConfigSource.DEFAULT]
     if session.json:
         entries = [
             {
-                "name": one.name,
-                "value": one.value,
-                "source": one.source.name.lower(),
-                "default": one.default,
-                "read_only": one.read_only,
-                "sensitive": one.sensitive,
-                "documentation": one.documentation,
+                "name": entry.name,
+                "value": entry.value,
+                "source": entry.source.name.lower(),
+                "default": entry.default,
+                "read_only": entry.read_only,
+                "sensitive": entry.sensitive,
+                "documentation": entry.documentation,
             }
-            for one in found
+            for entry in described
         ]
         print_json({"kind": kind, "name": name, "configs": entries})
         return
     rows = [
         (
-            one.name,
-            "(secret)" if one.sensitive else _shown(one.value),
-            one.source.name.lower().replace("_", " "),
-            _shown(one.default),
+            entry.name,
+            "(secret)" if entry.sensitive else _shown(entry.value),
+            entry.source.name.lower().replace("_", " "),
+            _shown(entry.default),
         )
-        for one in found
+        for entry in described
     ]
     print_table(("NAME", "VALUE", "SOURCE", "DEFAULT"), rows)
-    for one in found if docs else ():
-        click.echo(f"\n{one.name}")
-        plain = re.sub(r"<[^<>]*>", "", one.documentation or "not documented")
+    for entry in described if docs else ():
+        click.echo(f"\n{entry.name}")
+        plain = re.sub(r"<[^<>]*>", "", entry.documentation or "not documented")
         click.echo(textwrap.fill(plain, DOCS_WIDTH, initial_indent="  ", subsequent_indent="  "))
 
 

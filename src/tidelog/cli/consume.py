@@ -190,7 +190,7 @@ async def _all_read(consumer: Consumer) -> bool:
     """True if the group has assigned partitions, and they are read to their ends."""
     owned = consumer.assignment()
     ends = await consumer.end_offsets(owned) if owned else {}
-    return bool(owned) and all([await consumer.position(one) >= ends[one] for one in owned])
+    return bool(owned) and all([await consumer.position(partition) >= ends[partition] for partition in owned])
 
 
 async def _consume(
@@ -215,11 +215,11 @@ async def _consume(
         security=session.security,
         max_poll_records=POLL_RECORDS,
     ) as consumer:
-        known = await consumer.partitions_for(topic)
-        for one in partitions:
-            if one not in known:
-                raise Failure(f"topic {topic!r} has no partition {one}: it has 0 to {max(known)}")
-        chosen = [TopicPartition(topic, one) for one in dict.fromkeys(partitions or known)]
+        existing = await consumer.partitions_for(topic)
+        for index in partitions:
+            if index not in existing:
+                raise Failure(f"topic {topic!r} has no partition {index}: it has 0 to {max(existing)}")
+        chosen = [TopicPartition(topic, index) for index in dict.fromkeys(partitions or existing)]
         begins = await consumer.beginning_offsets(chosen)
         ends = await consumer.end_offsets(chosen)
         await _seek(consumer, start, chosen, begins, ends)
@@ -234,26 +234,26 @@ async def _seek(
     ends: dict[TopicPartition, int],
 ) -> None:
     if start.kind == "time":
-        found = await consumer.offsets_for_times(dict.fromkeys(chosen, start.value))
+        by_time = await consumer.offsets_for_times(dict.fromkeys(chosen, start.value))
     consumer.assign(chosen)
-    for one in chosen:
+    for partition in chosen:
         if start.kind == "beginning":
-            offset = begins[one]
+            offset = begins[partition]
         elif start.kind == "end":
-            offset = ends[one]
+            offset = ends[partition]
         elif start.kind == "last":
-            offset = max(begins[one], ends[one] - start.value)
+            offset = max(begins[partition], ends[partition] - start.value)
         elif start.kind == "time":
-            answer = found[one]
-            offset = answer.offset if answer is not None else ends[one]
+            answer = by_time[partition]
+            offset = answer.offset if answer is not None else ends[partition]
         else:
             offset = start.value
-            if not begins[one] <= offset <= ends[one]:
+            if not begins[partition] <= offset <= ends[partition]:
                 raise Failure(
-                    f"offset {offset} is out of range in partition {one.partition} of {one.topic!r}: "
-                    f"it has {begins[one]} to {ends[one]}"
+                    f"offset {offset} is out of range in partition {partition.partition} of {partition.topic!r}: "
+                    f"it has {begins[partition]} to {ends[partition]}"
                 )
-        consumer.seek(one, offset)
+        consumer.seek(partition, offset)
 
 
 async def _print(
@@ -291,8 +291,8 @@ async def _unread(
     consumer: Consumer, unread: set[TopicPartition], ends: dict[TopicPartition, int]
 ) -> set[TopicPartition]:
     """The partitions that are not yet read to their end; the others are paused."""
-    for one in list(unread):
-        if await consumer.position(one) >= ends[one]:
-            unread.discard(one)
-            consumer.pause(one)
+    for partition in list(unread):
+        if await consumer.position(partition) >= ends[partition]:
+            unread.discard(partition)
+            consumer.pause(partition)
     return unread

@@ -26,7 +26,7 @@ class Disks(NamedTuple):
 
     def bytes_of(self, node: int) -> int | None:
         folders = self.folders.get(node)
-        return None if folders is None else sum(sum(one.partitions.values()) for one in folders)
+        return None if folders is None else sum(sum(folder.partitions.values()) for folder in folders)
 
     def replica_bytes(self, node: int, topic: str, partition: int) -> int | None:
         """None when the broker did not answer."""
@@ -36,12 +36,12 @@ class Disks(NamedTuple):
         if folders is None:
             return None
         name = TopicPartition(topic, partition)
-        return max((one.partitions.get(name, 0) for one in folders), default=0)
+        return max((folder.partitions.get(name, 0) for folder in folders), default=0)
 
     def largest_bytes(self, nodes: Iterable[int], topic: str, partition: int) -> int | None:
         """The size of the largest known replica."""
-        known = (self.replica_bytes(node, topic, partition) for node in nodes)
-        return max((size for size in known if size is not None), default=None)
+        sizes = (self.replica_bytes(node, topic, partition) for node in nodes)
+        return max((size for size in sizes if size is not None), default=None)
 
 
 async def disks(admin: Admin, topics: Iterable[str] | None = None) -> Disks:
@@ -61,22 +61,22 @@ async def each(
     from tidelog.errors import TidelogError
 
     nodes = (await admin.describe_cluster()).nodes
-    found: dict[int, T] = {}
+    answers: dict[int, T] = {}
 
-    async def one(node: int) -> None:
+    async def ask_node(node: int) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                found[node] = await ask(node)
+                answers[node] = await ask(node)
         except TimeoutError:
             pass
         except TidelogError as problem:
             if not problem.retriable:
                 raise
 
-    await asyncio.gather(*map(one, nodes))
-    return found, {node: known for node, known in sorted(nodes.items()) if node not in found}
+    await asyncio.gather(*map(ask_node, nodes))
+    return answers, {node: address for node, address in sorted(nodes.items()) if node not in answers}
 
 
-def tell_silent(silent: Mapping[int, Node], what: str = "what it holds is unknown") -> None:
-    for node, known in silent.items():
-        click.echo(f"broker {node} at {known.host}:{known.port} does not answer: {what}", err=True)
+def tell_silent(silent: Mapping[int, Node], consequence: str = "what it holds is unknown") -> None:
+    for node, address in silent.items():
+        click.echo(f"broker {node} at {address.host}:{address.port} does not answer: {consequence}", err=True)

@@ -137,10 +137,10 @@ def run(
     from tidelog.pipeline.running.runner import PipelineRunner, reason_of
 
     try:
-        well = PipelineRunner(folder, app, lambda text: click.echo(text, err=True)).run()
+        succeeded = PipelineRunner(folder, app, lambda text: click.echo(text, err=True)).run()
     except Exception as problem:
         raise Failure(f"{app.name}: {reason_of(problem)}") from None
-    if not well:
+    if not succeeded:
         raise Failure(f"{app.name}: {folder.read_status().get('error')}")
 
 
@@ -218,8 +218,8 @@ def _spawn(folder: AppFolder, app: App) -> None:
         time.sleep(0.1)
     status = folder.read_status()
     if status.get("state") == "failed" or (process.poll() or 0) != 0:
-        said = status.get("error") or "it ended before it had begun"
-        raise Failure(f"{app.name}: {said}; its log is {folder.log}")
+        reason = status.get("error") or "it ended before it had begun"
+        raise Failure(f"{app.name}: {reason}; its log is {folder.log}")
 
 
 def shown(folder: AppFolder) -> dict[str, Any]:
@@ -255,21 +255,21 @@ def shown(folder: AppFolder) -> dict[str, Any]:
 def list_(home: str | None, as_json: bool) -> None:
     from tidelog.pipeline.running.apps import all_apps, default_home
 
-    found = [shown(one) for one in all_apps(Path(home) if home else default_home())]
+    apps = [shown(app_folder) for app_folder in all_apps(Path(home) if home else default_home())]
     if as_json:
-        print_json(found)
+        print_json(apps)
         return
     rows = [
         (
-            one["name"],
-            one["state"],
-            one["pid"],
-            len(one["queries"]),
-            round(sum(query["records_per_s"] for query in one["queries"].values()), 1),
-            sum(query["lag"] or 0 for query in one["queries"].values()),
-            time_text(one["started_ms"]),
+            app["name"],
+            app["state"],
+            app["pid"],
+            len(app["queries"]),
+            round(sum(query["records_per_s"] for query in app["queries"].values()), 1),
+            sum(query["lag"] or 0 for query in app["queries"].values()),
+            time_text(app["started_ms"]),
         )
-        for one in found
+        for app in apps
     ]
     columns = ("PIPELINE", "STATE", "PID", "OUTPUTS", "RECORDS/S", "LAG", "STARTED")
     print_table(columns, rows, right=("PID", "OUTPUTS", "RECORDS/S", "LAG"))
@@ -293,23 +293,23 @@ tidelog pipeline status clicks --watch
 def status(name: str, watch: bool, home: str | None, as_json: bool) -> None:
     folder = _folder(home, name)
     while True:
-        one = shown(folder)
+        app_state = shown(folder)
         if as_json:
-            print_json(one)
+            print_json(app_state)
         else:
-            _print_status(one)
+            _print_status(app_state)
         if not watch:
             return
         time.sleep(1)
         click.clear()
 
 
-def _print_status(one: dict[str, Any]) -> None:
+def _print_status(app: dict[str, Any]) -> None:
     click.echo(
-        f"{one['name']}: {one['state']}, {one['source']} on {one['master']}, broker {one['bootstrap']}"
+        f"{app['name']}: {app['state']}, {app['source']} on {app['master']}, broker {app['bootstrap']}"
     )
-    if one["error"]:
-        click.echo(f"error: {one['error']}")
+    if app["error"]:
+        click.echo(f"error: {app['error']}")
     rows = [
         (
             name,
@@ -323,7 +323,7 @@ def _print_status(one: dict[str, Any]) -> None:
             bytes_text(query["state_bytes"]),
             query["watermark"],
         )
-        for name, query in one["queries"].items()
+        for name, query in app["queries"].items()
     ]
     columns = ["OUTPUT", "STATE", "BATCH", "RECORDS", "RECORDS/S", "LAG", "BATCH-MS"]
     columns += ["STATE-ROWS", "STATE-SIZE", "WATERMARK"]

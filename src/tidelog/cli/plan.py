@@ -150,15 +150,19 @@ async def _watch(admin: Admin, seconds: float) -> Measured:
 
     topics = await admin.list_topics()
     parts = [part for topic in topics for part in topic.partitions]
-    led = {TopicPartition(one.topic, one.index): one.leader for one in parts if one.leader >= 0}
+    led = {
+        TopicPartition(partition.topic, partition.index): partition.leader
+        for partition in parts
+        if partition.leader >= 0
+    }
     loop = asyncio.get_running_loop()
     starts = await admin.list_offsets(dict.fromkeys(led, "earliest"))
     before, begun = await admin.list_offsets(dict.fromkeys(led, "latest")), loop.time()
     await asyncio.sleep(seconds)
     ends, took = await admin.list_offsets(dict.fromkeys(led, "latest")), loop.time() - begun
-    found = await disks(admin)
-    tell_silent(found.silent)
-    folders = found.folders
+    disk_usage = await disks(admin)
+    tell_silent(disk_usage.silent)
+    folders = disk_usage.folders
     sizes = {
         partition: size
         for node, listed in folders.items()
@@ -166,16 +170,17 @@ async def _watch(admin: Admin, seconds: float) -> Measured:
         for partition, size in folder.partitions.items()
         if led.get(partition) == node
     }
-    kept = sum(ends[one].offset - starts[one].offset for one in sizes)
+    kept = sum(ends[partition].offset - starts[partition].offset for partition in sizes)
     every = [folder for listed in folders.values() for folder in listed]
     return Measured(
         brokers=len((await admin.describe_cluster()).nodes),
         partitions=len(parts),
-        replicas=sum(len(one.replicas) for one in parts),
+        replicas=sum(len(partition.replicas) for partition in parts),
         stored_bytes=sum(size for folder in every for size in folder.partitions.values()),
         disk_bytes=sum(max(0, folder.total_bytes) for folder in every),
         disk_free_bytes=sum(max(0, folder.usable_bytes) for folder in every),
-        messages_per_s=sum(max(0, ends[one].offset - before[one].offset) for one in ends) / took,
+        messages_per_s=sum(max(0, ends[partition].offset - before[partition].offset) for partition in ends)
+        / took,
         message_bytes=sum(sizes.values()) / kept if kept > 0 else None,
     )
 
@@ -197,7 +202,9 @@ def _body(
         else {
             "fits": compared.fits,
             "limit": compared.limit.resource,
-            "needs": [asdict(one) | {"share": one.share if one.there else None} for one in compared.needs],
+            "needs": [
+                asdict(need) | {"share": need.share if need.there else None} for need in compared.needs
+            ],
             "disk_full_s": compared.disk_full_s,
         },
     }
@@ -240,14 +247,14 @@ def _print_comparison(session: Session, cluster: Measured, compared: CapacityCom
         f"{cluster.messages_per_s:,.0f} messages/s ({of})."
     )
     rows = []
-    for one in compared.needs:
-        plain = one.resource in ("partitions", "replication")
-        unit = "" if plain or one.resource == "storage" else "/s"
+    for need in compared.needs:
+        plain = need.resource in ("partitions", "replication")
+        unit = "" if plain or need.resource == "storage" else "/s"
         cells = [
             None if amount is None else f"{amount:g}" if plain else size_text(amount) + unit
-            for amount in (one.now, one.needed, one.there)
+            for amount in (need.now, need.needed, need.there)
         ]
-        rows.append((one.resource, *cells, f"{one.share:.0%}" if one.there else "all"))
+        rows.append((need.resource, *cells, f"{need.share:.0%}" if need.there else "all"))
     print_table(
         ("RESOURCE", "NOW", "NEEDED", "AVAILABLE", "SHARE"),
         rows,

@@ -26,13 +26,13 @@ INTERRUPTED = 130
 def _headers(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> list[tuple[str, bytes | None]]:
-    found: list[tuple[str, bytes | None]] = []
+    headers: list[tuple[str, bytes | None]] = []
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
-        found.append((name, os.fsencode(value)))
-    return found
+        headers.append((name, os.fsencode(value)))
+    return headers
 
 
 def _separator(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
@@ -180,9 +180,9 @@ class Work:
         )
         await producer.start()
         try:
-            known = await producer.partitions_for(self._topic)
-            if self._partition is not None and self._partition not in known:
-                last = max(known)
+            existing = await producer.partitions_for(self._topic)
+            if self._partition is not None and self._partition not in existing:
+                last = max(existing)
                 raise Failure(f"topic {self._topic!r} has no partition {self._partition}: it has 0 to {last}")
             if sys.stdin.isatty():
                 click.echo("one record per line; end with Ctrl-D", err=True)
@@ -225,8 +225,8 @@ class Work:
     def _split(self, line: bytes, number: int) -> tuple[bytes | None, bytes]:
         if self._separator is None:
             return None, line
-        key, found, value = line.partition(self._separator)
-        if not found:
+        key, separator, value = line.partition(self._separator)
+        if not separator:
             raise Failure(f"line {number} has no key separator {self._separator.decode(errors='replace')!r}")
         return key, value
 

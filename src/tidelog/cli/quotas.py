@@ -128,13 +128,18 @@ tidelog quotas list --user alice --json
 @broker_options
 def list_(session: Session, **whom: Any) -> None:
     entity = _entity(**whom)
-    found = run(_list(session, entity if entity.parts() else None))
+    quotas_set = run(_list(session, entity if entity.parts() else None))
     if session.json:
-        print_json([{"entity": _entity_json(one), "quotas": values} for one, values in found.items()])
+        print_json(
+            [
+                {"entity": _entity_json(quota_entity), "quotas": values}
+                for quota_entity, values in quotas_set.items()
+            ]
+        )
         return
     rows = [
-        (*("<default>" if part == DEFAULT_ENTITY else part for part in one), key, _amount(value))
-        for one, values in found.items()
+        (*("<default>" if part == DEFAULT_ENTITY else part for part in quota_entity), key, _amount(value))
+        for quota_entity, values in quotas_set.items()
         for key, value in sorted(values.items())
     ]
     print_table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), rows, right=("VALUE",))

@@ -38,9 +38,9 @@ def _grant(principal: str, role: str, prefix: str) -> RoleGrant:
 
 def _show(session: Session, word: str, bindings: list[AclBinding]) -> None:
     if session.json:
-        print_json({word: [acl_json(one) for one in bindings]})
+        print_json({word: [acl_json(binding) for binding in bindings]})
         return
-    print_table(ACL_COLUMNS, [acl_row(one) for one in bindings])
+    print_table(ACL_COLUMNS, [acl_row(binding) for binding in bindings])
     click.echo(f"{counted(len(bindings), 'ACL')} {word}")
 
 
@@ -114,11 +114,11 @@ tidelog roles list --principal alice
 @click.option("--principal", callback=principal, help="A user's name, User:NAME or Group:NAME.")
 @broker_options
 def list_(session: Session, principal: str | None) -> None:
-    found = run(_list(session, principal))
+    roles = run(_list(session, principal))
     if session.json:
-        print_json(found)
+        print_json(roles)
     else:
-        print_table(("PRINCIPAL", "ROLE", "PREFIX"), [tuple(one.values()) for one in found])
+        print_table(("PRINCIPAL", "ROLE", "PREFIX"), [tuple(role.values()) for role in roles])
 
 
 async def _list(session: Session, principal: str | None) -> list[dict[str, Any]]:
@@ -127,5 +127,6 @@ async def _list(session: Session, principal: str | None) -> list[dict[str, Any]]
     async with session.admin() as admin:
         there = await admin.describe_acls(AclFilter(principal=principal))
     return [
-        {"principal": one.principal, "role": str(one.role), "prefix": one.prefix} for one in held_roles(there)
+        {"principal": role.principal, "role": str(role.role), "prefix": role.prefix}
+        for role in held_roles(there)
     ]

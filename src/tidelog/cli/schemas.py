@@ -338,14 +338,14 @@ def _body(file: str, type_: str | None, references: tuple[str, ...]) -> dict[str
         raise Failure(f"{file}: {getattr(problem, 'strerror', None) or problem}") from None
     kind = (type_ or TYPES.get(Path(file).suffix, "AVRO")).upper()
     body: dict[str, Any] = {"schema": text, "schemaType": kind}
-    found = []
-    for one in references:
-        name, equals, rest = one.partition("=")
+    schema_references = []
+    for reference in references:
+        name, equals, rest = reference.partition("=")
         subject, colon, version = rest.rpartition(":")
         if not (name and equals and subject and colon and version.lstrip("-").isdigit()):
-            raise click.BadParameter(f"{one!r} is not of the form NAME=SUBJECT:VERSION")
-        found.append({"name": name, "subject": subject, "version": int(version)})
-    return {**body, "references": found} if found else body
+            raise click.BadParameter(f"{reference!r} is not of the form NAME=SUBJECT:VERSION")
+        schema_references.append({"name": name, "subject": subject, "version": int(version)})
+    return {**body, "references": schema_references} if schema_references else body
 
 
 def _readable(answer: dict[str, Any]) -> str:

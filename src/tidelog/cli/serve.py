@@ -158,11 +158,11 @@ def serve(
 def _first_users(entries: tuple[str, ...]) -> list[FirstUser]:
     from tidelog.config.first_users import parse_first_user
 
-    found = []
+    users = []
     for entry in entries:
         lines = _lines(Path(entry[1:])) if entry.startswith("@") else [entry]
-        found += [parse_first_user(line) for line in lines if line.strip()]
-    return found
+        users += [parse_first_user(line) for line in lines if line.strip()]
+    return users
 
 
 def _secure_start(

@@ -155,21 +155,21 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     except TidelogError as problem:
         raise Failure(str(problem)) from None
     except ExceptionGroup as group:
-        known, others = group.split(TidelogError)
-        if others is not None or known is None:
+        refusals, others = group.split(TidelogError)
+        if others is not None or refusals is None:
             raise
-        raise Failure(*[str(problem) for problem in known.exceptions]) from None
+        raise Failure(*[str(problem) for problem in refusals.exceptions]) from None
 
 
 def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """`key=value`, repeated; for options and arguments."""
-    found = {}
+    parsed = {}
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
-        found[key.strip()] = value
-    return found
+        parsed[key.strip()] = value
+    return parsed
 
 
 def command_help(text: str, examples: str, shape: str = "") -> str:

@@ -197,8 +197,8 @@ def _clear_errors(where: str = "") -> Iterator[None]:
     try:
         yield
     except (TidelogError, PySparkException) as problem:
-        said = str(problem) if isinstance(problem, TidelogError) else reason_of(problem)
-        raise Failure(f"{where}: {said}" if where else said) from None
+        reason = str(problem) if isinstance(problem, TidelogError) else reason_of(problem)
+        raise Failure(f"{where}: {reason}" if where else reason) from None
 
 
 def _print(result: Result, as_json: bool) -> None:
@@ -255,11 +255,11 @@ def _plain(cell: Any) -> Any:
     if isinstance(cell, Decimal):
         return str(cell)
     if hasattr(cell, "asDict"):
-        return {name: _plain(one) for name, one in cell.asDict().items()}
+        return {name: _plain(value) for name, value in cell.asDict().items()}
     if isinstance(cell, dict):
-        return {str(name): _plain(one) for name, one in cell.items()}
+        return {str(name): _plain(value) for name, value in cell.items()}
     if isinstance(cell, list | tuple):
-        return [_plain(one) for one in cell]
+        return [_plain(value) for value in cell]
     return cell
 
 
@@ -302,7 +302,7 @@ def _shell(engine: Engine, spark: Interruptible, as_json: bool, home: Path | Non
                 _print(result, as_json)
 
     def words() -> list[str]:
-        return [*WORDS, *(one.name for one in engine.catalog), *topics.known()]
+        return [*WORDS, *(entry.name for entry in engine.catalog), *topics.known()]
 
     completer = WordCompleter(words, ignore_case=True)
     prompt: PromptSession[str] = PromptSession(

@@ -24,8 +24,8 @@ class Start(NamedTuple):
 
 def duration_ms(text: str) -> int | None:
     """Of `10m` or `1.5h`; None when it is nothing of the kind."""
-    found = _DURATION.fullmatch(text.strip())
-    return None if found is None else int(float(found[1]) * _UNITS_MS[found[2]])
+    match = _DURATION.fullmatch(text.strip())
+    return None if match is None else int(float(match[1]) * _UNITS_MS[match[2]])
 
 
 def moment_ms(text: str) -> int:

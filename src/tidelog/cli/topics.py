@@ -80,17 +80,17 @@ async def _create(
     if session.json:
         made = [
             {
-                "name": one.name,
-                "id": str(one.id),
-                "partitions": one.partitions,
-                "replication_factor": one.replication_factor,
+                "name": topic.name,
+                "id": str(topic.id),
+                "partitions": topic.partitions,
+                "replication_factor": topic.replication_factor,
             }
-            for one in created.values()
+            for topic in created.values()
         ]
         print_json({"created": made, "existing": existing})
     else:
-        for one in created.values():
-            click.echo(f"created {one.name}: {_count(one.partitions, 'partition')}")
+        for topic in created.values():
+            click.echo(f"created {topic.name}: {_count(topic.partitions, 'partition')}")
         for name in existing if if_not_exists else ():
             click.echo(f"{name} already exists")
     if problems:
@@ -108,11 +108,13 @@ async def _wait_until_seen(admin: Admin, names: list[str], timeout_ms: int) -> N
         left = set(names)
         while left:
             try:
-                found = await admin.describe_topics(left)
+                topics = await admin.describe_topics(left)
             except (TidelogError, ExceptionGroup):
-                found = {}
+                topics = {}
             left -= {
-                name for name, topic in found.items() if all(one.leader >= 0 for one in topic.partitions)
+                name
+                for name, topic in topics.items()
+                if all(partition.leader >= 0 for partition in topic.partitions)
             }
             if left:
                 await asyncio.sleep(WAIT_MS / 1000)
@@ -141,11 +143,11 @@ def list_(session: Session, internal: bool) -> None:
 
 async def _list(session: Session, internal: bool) -> None:
     async with session.admin() as admin:
-        found = await admin.list_topics(internal=internal)
+        topics = await admin.list_topics(internal=internal)
     if session.json:
-        print_json([_summary(topic) for topic in found])
+        print_json([_summary(topic) for topic in topics])
         return
-    rows = [(one.name, len(one.partitions), _replication(one)) for one in found]
+    rows = [(topic.name, len(topic.partitions), _replication(topic)) for topic in topics]
     print_table(("NAME", "PARTITIONS", "REPLICATION"), rows, right=("PARTITIONS", "REPLICATION"))
 
 
@@ -174,18 +176,18 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
 async def _describe(session: Session, names: tuple[str, ...]) -> None:
     async with session.admin() as admin:
         if names:
-            found = list((await admin.describe_topics(names)).values())
+            topics = list((await admin.describe_topics(names)).values())
         else:
-            found = await admin.list_topics()
-        described = await _details(admin, found) if found else []
+            topics = await admin.list_topics()
+        described = await _details(admin, topics) if topics else []
     if session.json:
         print_json(described)
         return
-    for at, one in enumerate(described):
+    for at, topic in enumerate(described):
         if at:
             click.echo()
-        click.echo(f"{one['name']}  id={one['id']}" + ("  internal" if one["internal"] else ""))
-        settings = "  ".join(f"{key}={value}" for key, value in one["configs"].items())
+        click.echo(f"{topic['name']}  id={topic['id']}" + ("  internal" if topic["internal"] else ""))
+        settings = "  ".join(f"{key}={value}" for key, value in topic["configs"].items())
         click.echo(f"overrides: {settings or 'none'}")
         rows = [
             (
@@ -197,43 +199,46 @@ async def _describe(session: Session, names: tuple[str, ...]) -> None:
                 part["end_offset"],
                 bytes_text(part["size_bytes"]),
             )
-            for part in one["details"]
+            for part in topic["details"]
         ]
         columns = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE")
         print_table(columns, rows, right=("PARTITION", "LEADER", "START", "END", "SIZE"))
 
 
-async def _details(admin: Admin, found: list[Topic]) -> list[dict[str, Any]]:
+async def _details(admin: Admin, topics: list[Topic]) -> list[dict[str, Any]]:
     from tidelog.aio import ConfigResource, ConfigSource, TopicPartition
     from tidelog.errors import TidelogError
 
     led = [
-        TopicPartition(one.topic, one.index) for topic in found for one in topic.partitions if one.leader >= 0
+        TopicPartition(partition.topic, partition.index)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader >= 0
     ]
     starts = await admin.list_offsets(dict.fromkeys(led, "earliest"))
     ends = await admin.list_offsets(dict.fromkeys(led, "latest"))
-    settings = await admin.describe_configs([ConfigResource("topic", one.name) for one in found])
+    settings = await admin.describe_configs([ConfigResource("topic", topic.name) for topic in topics])
     sizes: dict[TopicPartition, int] = {}
     try:
-        for folders in (await disks(admin, [one.name for one in found])).folders.values():
+        for folders in (await disks(admin, [topic.name for topic in topics])).folders.values():
             for folder in folders:
                 for where, size in folder.partitions.items():
                     sizes[where] = max(size, sizes.get(where, 0))
     except TidelogError:
         pass  # Without the right to describe log directories, the rest is still shown.
     described = []
-    for topic in found:
+    for topic in topics:
         details = []
-        for one in topic.partitions:
-            where = TopicPartition(one.topic, one.index)
+        for partition in topic.partitions:
+            where = TopicPartition(partition.topic, partition.index)
             details.append(
                 {
-                    "partition": one.index,
-                    "leader": one.leader if one.leader >= 0 else None,
-                    "leader_epoch": one.leader_epoch,
-                    "replicas": list(one.replicas),
-                    "in_sync": list(one.in_sync),
-                    "offline": list(one.offline),
+                    "partition": partition.index,
+                    "leader": partition.leader if partition.leader >= 0 else None,
+                    "leader_epoch": partition.leader_epoch,
+                    "replicas": list(partition.replicas),
+                    "in_sync": list(partition.in_sync),
+                    "offline": list(partition.offline),
                     "start_offset": starts[where].offset if where in starts else None,
                     "end_offset": ends[where].offset if where in ends else None,
                     "size_bytes": sizes.get(where),
@@ -350,7 +355,7 @@ def _summary(topic: Topic) -> dict[str, Any]:
 
 
 def _replication(topic: Topic) -> int:
-    return max((len(one.replicas) for one in topic.partitions), default=0)
+    return max((len(partition.replicas) for partition in topic.partitions), default=0)
 
 
 def _count(number: int, noun: str) -> str:

@@ -54,7 +54,7 @@ def list_(
     longer_than: float | None,
     pattern: str | None,
 ) -> None:
-    async def found() -> list[Any]:
+    async def ask() -> list[Any]:
         async with session.admin() as admin:
             return await admin.list_transactions(
                 states=states,
@@ -63,16 +63,22 @@ def list_(
                 pattern=pattern,
             )
 
-    listed = run(found())
+    listed = run(ask())
     if session.json:
         print_json(
             [
-                {"id": one.transactional_id, "producer_id": one.producer_id, "state": one.state}
-                for one in listed
+                {
+                    "id": transaction.transactional_id,
+                    "producer_id": transaction.producer_id,
+                    "state": transaction.state,
+                }
+                for transaction in listed
             ]
         )
         return
-    rows = [(one.transactional_id, one.producer_id, one.state) for one in listed]
+    rows = [
+        (transaction.transactional_id, transaction.producer_id, transaction.state) for transaction in listed
+    ]
     print_table(("ID", "PRODUCER", "STATE"), rows, right=("PRODUCER",))
 
 
@@ -92,37 +98,37 @@ started is a time, or null where no transaction has started
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @broker_options
 def describe(session: Session, ids: tuple[str, ...]) -> None:
-    async def found() -> list[TransactionDescription]:
+    async def ask() -> list[TransactionDescription]:
         async with session.admin() as admin:
             return list((await admin.describe_transactions(ids)).values())
 
-    described = run(found())
+    described = run(ask())
     if session.json:
-        print_json([_as_json(one) for one in described])
+        print_json([_as_json(transaction) for transaction in described])
         return
-    for number, one in enumerate(described):
+    for number, transaction in enumerate(described):
         if number:
             click.echo()
-        began = _time(one.started_ms) or "never"
+        began = _time(transaction.started_ms) or "never"
         click.echo(
-            f"{one.transactional_id}: {one.state}, producer {one.producer_id} epoch {one.producer_epoch}, "
-            f"begun {began}, timeout {one.timeout_ms} ms"
+            f"{transaction.transactional_id}: {transaction.state}, producer {transaction.producer_id} epoch {transaction.producer_epoch}, "
+            f"begun {began}, timeout {transaction.timeout_ms} ms"
         )
-        if one.partitions:
+        if transaction.partitions:
             print_table(
-                ("TOPIC", "PARTITION"), [tuple(name) for name in one.partitions], right=("PARTITION",)
+                ("TOPIC", "PARTITION"), [tuple(name) for name in transaction.partitions], right=("PARTITION",)
             )
 
 
-def _as_json(one: TransactionDescription) -> dict[str, Any]:
+def _as_json(transaction: TransactionDescription) -> dict[str, Any]:
     return {
-        "id": one.transactional_id,
-        "state": one.state,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "timeout_ms": one.timeout_ms,
-        "started": _time(one.started_ms),
-        "partitions": [{"topic": name.topic, "partition": name.partition} for name in one.partitions],
+        "id": transaction.transactional_id,
+        "state": transaction.state,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "timeout_ms": transaction.timeout_ms,
+        "started": _time(transaction.started_ms),
+        "partitions": [{"topic": name.topic, "partition": name.partition} for name in transaction.partitions],
     }
 
 
@@ -157,23 +163,23 @@ def abort(
     place = (topic, partition, start_offset)
     if id is not None and place == (None, None, None):
         run(_fence(session, id))
-        told: Any = id
+        aborted: Any = id
         text = f"aborted the transaction of {id}; its producer is fenced"
     elif id is None and topic is not None and partition is not None and start_offset is not None:
         run(_abort(session, topic, partition, start_offset))
-        told = {"topic": topic, "partition": partition, "start_offset": start_offset}
+        aborted = {"topic": topic, "partition": partition, "start_offset": start_offset}
         text = f"aborted the transaction in {topic}-{partition} from offset {start_offset} on"
     else:
         raise click.UsageError("Give an ID, or all of --topic, --partition and --start-offset.")
     if session.json:
-        print_json({"aborted": told})
+        print_json({"aborted": aborted})
     else:
         click.echo(text)
 
 
 async def _fence(session: Session, id: str) -> None:
     async with session.admin() as admin:
-        if id not in [one.transactional_id for one in await admin.list_transactions()]:
+        if id not in [transaction.transactional_id for transaction in await admin.list_transactions()]:
             raise Failure(f"transactional id {id!r} does not exist")
         await admin.fence_producer(id)
 

@@ -98,10 +98,10 @@ async def _set(
     session: Session, name: str, password: str, mechanisms: Sequence[str], iterations: int, there: bool
 ) -> None:
     async with session.admin() as admin:
-        known = name in await admin.describe_user_scram_credentials()
-        if known and not there:
+        exists = name in await admin.describe_user_scram_credentials()
+        if exists and not there:
             raise Failure(f"User {name!r} already exists: `tidelog users password` changes the password.")
-        if there and not known:
+        if there and not exists:
             raise Failure(f"There is no user {name!r}: `tidelog users create` makes one.")
         for mechanism in mechanisms:
             await admin.alter_user_scram_credentials(
@@ -131,13 +131,13 @@ def list_(session: Session) -> None:
 
 async def _list(session: Session) -> None:
     async with session.admin() as admin:
-        found = await admin.describe_user_scram_credentials()
+        credentials = await admin.describe_user_scram_credentials()
     if session.json:
-        print_json([{"user": name, "mechanisms": mechanisms} for name, mechanisms in found.items()])
+        print_json([{"user": name, "mechanisms": mechanisms} for name, mechanisms in credentials.items()])
         return
     rows = [
         (name, mechanism, iterations)
-        for name, mechanisms in found.items()
+        for name, mechanisms in credentials.items()
         for mechanism, iterations in sorted(mechanisms.items())
     ]
     print_table(("USER", "MECHANISM", "ITERATIONS"), rows, right=("ITERATIONS",))
@@ -164,11 +164,11 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 
 async def _delete(session: Session, names: list[str]) -> None:
     async with session.admin() as admin:
-        found = await admin.describe_user_scram_credentials()
-        unknown = [name for name in names if name not in found]
+        credentials = await admin.describe_user_scram_credentials()
+        unknown = [name for name in names if name not in credentials]
         if unknown:
             raise Failure(f"There is no user {', '.join(map(repr, unknown))}: nothing was deleted.")
         for mechanism in MECHANISMS:
-            held: dict[str, str | None] = {name: None for name in names if mechanism in found[name]}
+            held: dict[str, str | None] = {name: None for name in names if mechanism in credentials[name]}
             if held:
                 await admin.alter_user_scram_credentials(held, mechanism=mechanism)

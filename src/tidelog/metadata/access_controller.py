@@ -49,9 +49,11 @@ class AccessController:
         for some in _batches(dict.fromkeys(bindings), self._operations_max):
 
             def attempt(image: Image, some: Sequence[AclBinding] = some) -> tuple[None, Swap]:
-                new = [one for one in some if records.acl_id(one) not in image.acls]
+                new = [binding for binding in some if records.acl_id(binding) not in image.acls]
                 # No comparison: the key is made of the content, and whoever writes it writes the same.
-                return None, Swap([], [Put(records.acl_key(one), records.encode_acl(one)) for one in new])
+                return None, Swap(
+                    [], [Put(records.acl_key(binding), records.encode_acl(binding)) for binding in new]
+                )
 
             await self._swap(attempt, False)
 
@@ -59,7 +61,7 @@ class AccessController:
         for some in _batches(dict.fromkeys(bindings), self._operations_max):
 
             def attempt(image: Image, some: Sequence[AclBinding] = some) -> tuple[None, Swap]:
-                return None, Swap([], [Delete(records.acl_key(one)) for one in some])
+                return None, Swap([], [Delete(records.acl_key(binding)) for binding in some])
 
             await self._swap(attempt, False)
 
@@ -168,7 +170,9 @@ class AccessController:
             some = list(islice(over, self._operations_max))
             # A token that is renewed at this moment stays.
             compare = [Compare(records.token_key(token_id), revision) for token_id, revision in some]
-            return [token_id for token_id, _ in some], Swap(compare, [Delete(one.key) for one in compare])
+            return [token_id for token_id, _ in some], Swap(
+                compare, [Delete(compared.key) for compared in compare]
+            )
 
         gone: list[str] = await self._swap(attempt, False)
         return gone

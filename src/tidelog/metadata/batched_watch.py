@@ -19,15 +19,15 @@ AHEAD_MAX = 1_000  # revisions read and not yet yielded
 async def batched_changes(watch: AsyncIterator[Changes]) -> AsyncGenerator[list[Changes], None]:
     """Yields everything that `watch` yields, in order, and ends or fails as `watch` does."""
     pending: deque[Changes] = deque()
-    news, room = asyncio.Event(), asyncio.Event()
+    news, has_space = asyncio.Event(), asyncio.Event()
 
     async def read() -> None:
         async for changes in watch:
             pending.append(changes)
             news.set()
             while len(pending) >= AHEAD_MAX:
-                room.clear()
-                await room.wait()
+                has_space.clear()
+                await has_space.wait()
 
     reading = asyncio.get_running_loop().create_task(read())
     reading.add_done_callback(lambda _: news.set())
@@ -40,7 +40,7 @@ async def batched_changes(watch: AsyncIterator[Changes]) -> AsyncGenerator[list[
             batch = [pending.popleft()]
             while pending and _of_partitions(batch[-1]) and _of_partitions(pending[0]):
                 batch.append(pending.popleft())
-            room.set()
+            has_space.set()
             yield batch
         reading.result()
     finally:

@@ -31,7 +31,7 @@ def altered(
     wanted: Iterable[Alteration],
     settings: Mapping[str, Setting],
     effective: Mapping[str, str | None],
-    what: str,
+    kind: str,
 ) -> dict[str, str]:
     """`current` with all alterations in `wanted` applied.  A list that is not set starts with its effective value."""
     after = dict(current)
@@ -46,7 +46,7 @@ def altered(
         if action is Action.SET:
             after[name] = value
             continue
-        if find(settings, name, what).kind is not SettingKind.LIST:
+        if find(settings, name, kind).kind is not SettingKind.LIST:
             raise errors.InvalidConfig(
                 f"Setting {name} is not a list: APPEND and SUBTRACT do not apply to it."
             )

@@ -31,13 +31,13 @@ class Advice:
 
 def law_of(figures: Sequence[Figure]) -> Scalability:
     """Fitted to throughputs where there are enough; else one service rate for all, from latencies."""
-    measured = [(one.consumers, one.throughput) for one in figures if one.throughput]
+    measured = [(figure.consumers, figure.throughput) for figure in figures if figure.throughput]
     if len({consumers for consumers, _ in measured}) >= CONSUMERS_MIN:
         return fit(measured)
     latencies = [
-        (one.arrival, one.consumers, one.latency_ms / 1000)
-        for one in figures
-        if one.arrival and one.latency_ms
+        (figure.arrival, figure.consumers, figure.latency_ms / 1000)
+        for figure in figures
+        if figure.arrival and figure.latency_ms
     ]
     if latencies:
         return Scalability(fitted_service(latencies), 0.0, 0.0)
@@ -57,7 +57,7 @@ def predict(law: Scalability, arrival: float, consumers_max: int) -> list[Predic
 
 def consumers_worth_showing(law: Scalability, figures: Sequence[Figure], arrival: float | None) -> int:
     """Past the peak, past what was measured, and past what the arrivals need."""
-    most = max((one.consumers for one in figures), default=1) * 2
+    most = max((figure.consumers for figure in figures), default=1) * 2
     if law.peak is not None:
         most = max(most, law.peak + 2)
     if arrival is not None and arrival < law.limit:
@@ -69,9 +69,11 @@ def consumers_worth_showing(law: Scalability, figures: Sequence[Figure], arrival
 
 def best(predictions: Sequence[Prediction], latency_s_max: float | None = None) -> Advice:
     """The fewest consumers that keep the latency asked for; without one, the fewest about as good as the best."""
-    steady = [(one.consumers, one.queue) for one in predictions if one.queue is not None]
+    steady = [
+        (prediction.consumers, prediction.queue) for prediction in predictions if prediction.queue is not None
+    ]
     if not steady:
-        most = max(predictions, key=lambda one: one.capacity)
+        most = max(predictions, key=lambda prediction: prediction.capacity)
         return Advice(
             None,
             f"no number of consumers keeps up: {most.consumers} serve the most, {most.capacity:,.0f} records/s",
@@ -89,7 +91,7 @@ def best(predictions: Sequence[Prediction], latency_s_max: float | None = None) 
             f"the least is {lowest * 1000:.3g} ms",
         )
     shortest = min(queue.latency_s for _, queue in steady)
-    consumers, _ = next(one for one in steady if one[1].latency_s <= shortest * ENOUGH)
+    consumers, _ = next(candidate for candidate in steady if candidate[1].latency_s <= shortest * ENOUGH)
     return Advice(
         consumers, f"the fewest with a mean latency within 5% of the best, {shortest * 1000:.3g} ms"
     )

@@ -29,31 +29,31 @@ class BadAmount(ValueError):
 
 def size(text: str) -> float:
     """Bytes, or bytes a second: 1KB, 1 KiB, 500MB/s, 10Gbit."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise BadAmount(f"{text!r} is not a size: write 1KB, 1.5GiB, 500MB/s or 10Gbit")
-    amount = _number(found["number"], text)
-    if found["scale"]:
-        base = 1024.0 if found["scale"].lower().endswith("i") else 1000.0
-        amount *= base ** (1 + _SCALES.index(found["scale"][0].lower()))
-    return amount / 8 if (found["unit"] or "").lower().startswith("bit") else amount
+    amount = _number(match["number"], text)
+    if match["scale"]:
+        base = 1024.0 if match["scale"].lower().endswith("i") else 1000.0
+        amount *= base ** (1 + _SCALES.index(match["scale"][0].lower()))
+    return amount / 8 if (match["unit"] or "").lower().startswith("bit") else amount
 
 
 def duration(text: str) -> float:
     """Seconds: 7d, 36h, 2w."""
-    found = _DURATION.fullmatch(text)
-    if found is None or found[2].lower() not in _SECONDS:
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2].lower() not in _SECONDS:
         raise BadAmount(f"{text!r} is not a time: write 7d, 36h or 2w")
-    return _number(found[1], text) * _SECONDS[found[2].lower()]
+    return _number(match[1], text) * _SECONDS[match[2].lower()]
 
 
 def count(text: str) -> float:
     """1e9, 1_000_000, 20M, 1G."""
-    found = _SIZE.fullmatch(text)
-    if found is None or found["unit"] or (found["scale"] or "").lower().endswith("i") or "/" in text:
+    match = _SIZE.fullmatch(text)
+    if match is None or match["unit"] or (match["scale"] or "").lower().endswith("i") or "/" in text:
         raise BadAmount(f"{text!r} is not a number: write 1e9, 1_000_000 or 20M")
-    return _number(found["number"], text) * (
-        1000.0 ** (1 + _SCALES.index(found["scale"].lower())) if found["scale"] else 1
+    return _number(match["number"], text) * (
+        1000.0 ** (1 + _SCALES.index(match["scale"].lower())) if match["scale"] else 1
     )
 
 

@@ -113,7 +113,7 @@ def check(load: Load, machine: BrokerCapacity) -> None:
     if not load.peak_rate <= MEAN_MAX * PEAK_MAX:
         raise BadLoad(f"a peak of {load.peak_rate:g} bytes per second is not possible")
     rates = (machine.broker_rate, machine.consumer_rate, machine.partition_rate, machine.network_rate)
-    if not all(1 <= one <= MEAN_MAX for one in (*rates, machine.disk_bytes)):
+    if not all(1 <= amount <= MEAN_MAX for amount in (*rates, machine.disk_bytes)):
         raise BadLoad(
             "what a broker, a disk, a partition or a consumer can do is one byte at least, and no exabyte"
         )
@@ -224,7 +224,7 @@ def compare(load: Load, machine: BrokerCapacity, cluster: Measured) -> CapacityC
         Need("replication", load.replication, cluster.brokers, None),
     ]
     # Partitions are added in a moment: they never limit what a cluster can take.
-    limit = max((one for one in needs if one.resource != "partitions"), key=lambda one: one.share)
+    limit = max((need for need in needs if need.resource != "partitions"), key=lambda need: need.share)
     return CapacityComparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
 
 

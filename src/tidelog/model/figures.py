@@ -48,17 +48,17 @@ def read(text: str) -> list[Figure]:
     """Figures in CSV or JSON, told apart by their first character; spreadsheets put a mark in front of all."""
     text = text.removeprefix("\ufeff")
     rows = _json_rows(text) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text)
-    found = [_figure(row, where) for where, row in rows]
-    if not found:
+    figures = [_figure(row, where) for where, row in rows]
+    if not figures:
         raise BadFigures(
             "there are no figures; the first line of a CSV file names its columns: consumers,throughput"
         )
-    return found
+    return figures
 
 
 def _csv_rows(text: str) -> list[tuple[str, dict[str, Any]]]:
     header = text.lstrip().split("\n", 1)[0]
-    apart = next((one for one in DELIMITERS if one in header), ",")
+    apart = next((delimiter for delimiter in DELIMITERS if delimiter in header), ",")
     if apart == ";":
         # Spreadsheets write semicolons where the comma stands in numbers.
         text = re.sub(r"(?<=\d),(?=\d)", ".", text)
@@ -83,7 +83,7 @@ def _figure(row: dict[str, Any], where: str) -> Figure:
     given = {str(name).strip().lower(): value for name, value in row.items() if name is not None}
     values: dict[str, float | None] = {}
     for field, names in NAMES.items():
-        name = next((one for one in names if given.get(one) not in (None, "")), None)
+        name = next((alias for alias in names if given.get(alias) not in (None, "")), None)
         values[field] = None if name is None else _number(given[name], name, where)
     consumers = values["consumers"]
     if consumers is None:

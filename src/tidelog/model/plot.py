@@ -62,7 +62,7 @@ def ticks(most: float, count: int = 5) -> list[float]:
     """Round numbers from 0 to `most`."""
     raw = most / count
     size = 10 ** math.floor(math.log10(raw))
-    step = next(one * size for one in (1, 2, 2.5, 5, 10) if one * size >= raw)
+    step = next(factor * size for factor in (1, 2, 2.5, 5, 10) if factor * size >= raw)
     return [at * step for at in range(int(most / step + 1e-9) + 1)]
 
 

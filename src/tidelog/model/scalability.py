@@ -68,7 +68,9 @@ def fit(measured: Sequence[tuple[int, float]]) -> Scalability:
         fitted = [law.throughput(consumers) for consumers, _ in measured]
     mean = sum(throughput for _, throughput in measured) / len(measured)
     total = sum((throughput - mean) ** 2 for _, throughput in measured)
-    missed = sum((throughput - one) ** 2 for (_, throughput), one in zip(measured, fitted, strict=True))
+    missed = sum(
+        (throughput - expected) ** 2 for (_, throughput), expected in zip(measured, fitted, strict=True)
+    )
     explained = 1.0 if total == 0 else 1 - missed / total
     return Scalability(law.rate, law.contention, law.coherence, explained)
 
@@ -83,18 +85,18 @@ def _linear_fit(measured: Sequence[tuple[int, float]], fitted: Sequence[float]) 
     for kept in product((True, False), repeat=2):
         used = [True, *kept]
         try:
-            found = iter(_least_squares([(list(compress(x, used)), y) for x, y in rows]))
+            coefficients = iter(_least_squares([(list(compress(x, used)), y) for x, y in rows]))
         except ZeroDivisionError:
             continue
-        values = [next(found) if one else 0.0 for one in used]
+        values = [next(coefficients) if is_used else 0.0 for is_used in used]
         if values[0] <= 0 or min(values) < 0:
             continue
         missed = sum((sum(v * x for v, x in zip(values, xs, strict=True)) - y) ** 2 for xs, y in rows)
         if best is None or missed < best[0]:
             best = (missed, values)
     assert best is not None  # the fit with 1/rate alone is always there
-    one, contention, coherence = best[1]
-    return Scalability(1 / one, contention / one, coherence / one)
+    first, contention, coherence = best[1]
+    return Scalability(1 / first, contention / first, coherence / first)
 
 
 def _least_squares(rows: list[tuple[list[float], float]]) -> list[float]:

@@ -112,12 +112,12 @@ def _reason(data: bytes) -> str:
     """OAuth's `error` and `error_description`, if they are there."""
     try:
         content = json.loads(data)
-        said = [
+        details = [
             content[name] for name in ("error", "error_description") if isinstance(content.get(name), str)
         ]
     except (ValueError, AttributeError, RecursionError):
         return ""
-    return f": {': '.join(said)[:SHOWN_MAX]!r}" if said else ""
+    return f": {': '.join(details)[:SHOWN_MAX]!r}" if details else ""
 
 
 def _origin(url: str) -> str:

@@ -67,7 +67,7 @@ def server_key(hash_name: str, salted: bytes) -> bytes:
 
 
 def xor(first: bytes, second: bytes) -> bytes:
-    return bytes(one ^ other for one, other in zip(first, second, strict=True))
+    return bytes(byte ^ other for byte, other in zip(first, second, strict=True))
 
 
 def attributes(message: bytes) -> dict[str, str]:

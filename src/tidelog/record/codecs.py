@@ -136,17 +136,17 @@ def _gunzip(data: memoryview, size_max: int) -> bytes | memoryview:
     import zlib
 
     pieces: list[bytes] = []
-    room = size_max
+    bytes_left = size_max
     rest: Buffer = data
     try:
         while rest:
             stream = zlib.decompressobj(_GZIP_WINDOW)
             while not stream.eof:
                 # Piece by piece: a large result is put together without holding up other threads for long.
-                piece = stream.decompress(rest, min(room + 1, _PIECE_BYTES))
+                piece = stream.decompress(rest, min(bytes_left + 1, _PIECE_BYTES))
                 rest = stream.unconsumed_tail
-                room -= len(piece)
-                if room < 0:
+                bytes_left -= len(piece)
+                if bytes_left < 0:
                     raise _too_large(Codec.GZIP, size_max)
                 if not piece and not rest and not stream.eof:
                     raise _damaged(Codec.GZIP, "the end is missing")
@@ -156,7 +156,7 @@ def _gunzip(data: memoryview, size_max: int) -> bytes | memoryview:
         raise _damaged(Codec.GZIP, problem) from None
     if not pieces:
         raise _damaged(Codec.GZIP, "the end is missing")
-    return _joined(pieces, size_max - room)
+    return _joined(pieces, size_max - bytes_left)
 
 
 def _joined(pieces: list[bytes], size: int) -> bytes | memoryview:
@@ -192,7 +192,7 @@ def _unsnappy(data: memoryview, size_max: int) -> bytes | memoryview:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _unsnappy_block(data, size_max, size_max)
     parts = []
-    room = size_max
+    bytes_left = size_max
     at = 0
     while at < len(data):
         if data[at : at + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
@@ -204,18 +204,18 @@ def _unsnappy(data: memoryview, size_max: int) -> bytes | memoryview:
         at += _INT32.size
         if not 0 <= size <= len(data) - at:
             raise _damaged(Codec.SNAPPY, f"a block of {size} bytes with {len(data) - at} left")
-        parts.append(_unsnappy_block(data[at : at + size], room, size_max))
-        room -= len(parts[-1])
+        parts.append(_unsnappy_block(data[at : at + size], bytes_left, size_max))
+        bytes_left -= len(parts[-1])
         at += size
-    return _joined(parts, size_max - room)
+    return _joined(parts, size_max - bytes_left)
 
 
-def _unsnappy_block(data: memoryview, room: int, size_max: int) -> bytes:
+def _unsnappy_block(data: memoryview, bytes_left: int, size_max: int) -> bytes:
     import cramjam
 
     try:
         size = cramjam.snappy.decompress_raw_len(data)
-        if size > room:
+        if size > bytes_left:
             raise _too_large(Codec.SNAPPY, size_max)
         # Snappy expands 3 bytes to 64 at best: memory for a larger claim must not be allocated.
         if size > 24 * len(data):

@@ -326,8 +326,8 @@ def _has_schemas(state: RegistryState, subject: str | None) -> bool:
 
 def _check_scope(state: RegistryState, subject: str | None) -> None:
     if mode_of(state, subject) in ("READONLY", "READONLY_OVERRIDE"):
-        what = "The registry" if subject is None else f"Subject {subject}"
-        raise not_permitted(f"{what} is in read-only mode")
+        scope = "The registry" if subject is None else f"Subject {subject}"
+        raise not_permitted(f"{scope} is in read-only mode")
 
 
 def _check_writable(subject: str, mode: str) -> None:

@@ -60,5 +60,5 @@ def not_led(partition: Partition) -> errors.TidelogError:
 
 
 def too_few(partition: Partition) -> str:
-    in_sync, asked = len(partition.state.in_sync), partition.log.config.min_insync_replicas
-    return f"{partition.name} has {in_sync} in-sync replicas, min.insync.replicas is {asked}"
+    in_sync, required = len(partition.state.in_sync), partition.log.config.min_insync_replicas
+    return f"{partition.name} has {in_sync} in-sync replicas, min.insync.replicas is {required}"

@@ -54,12 +54,16 @@ class Followers:
     async def _follow(self, topics: Iterable[tuple[TopicImage | None, TopicImage]]) -> None:
         opened = 0
         for before, topic in topics:
-            for _, known in changed_partitions(before, topic):
-                name = TopicPartition(topic.name, known.index)
-                if known.leader is None or known.leader == self._node or self._node not in known.replicas:
+            for _, partition in changed_partitions(before, topic):
+                name = TopicPartition(topic.name, partition.index)
+                if (
+                    partition.leader is None
+                    or partition.leader == self._node
+                    or self._node not in partition.replicas
+                ):
                     self._drop(name)
                     continue
-                self._open(name, Leadership(known.leader, Epoch(known.leader_epoch)))
+                self._open(name, Leadership(partition.leader, Epoch(partition.leader_epoch)))
                 opened += 1
                 if opened % TURN == 0:
                     await asyncio.sleep(0)
@@ -93,12 +97,12 @@ class Followers:
         held = self._leader_of.get(name)
         if held is not None and held != (leader, partition):
             self._drop(name)
-        found = self._by_leader.get(leader)
-        if found is None:
+        follower_and_task = self._by_leader.get(leader)
+        if follower_and_task is None:
             follower = self._make(leader)
             task = asyncio.get_running_loop().create_task(follower.run())
-            found = self._by_leader[leader] = follower, task
-        found[0].follow(partition, epoch)
+            follower_and_task = self._by_leader[leader] = follower, task
+        follower_and_task[0].follow(partition, epoch)
         self._leader_of[name] = leader, partition
 
     def _drop(self, name: TopicPartition) -> None:

@@ -37,11 +37,11 @@ class Wanted(NamedTuple):
 
 def cut_at(epochs: Epochs, end: int, epoch: int, leader_end: int) -> int:
     """Where a log that ends at `end` must be cut when its leader says that `epoch` ended at `leader_end` there."""
-    known, own_end = epochs.end_of(epoch, end)
-    if known == epoch:
+    epoch_held, own_end = epochs.end_of(epoch, end)
+    if epoch_held == epoch:
         return min(own_end, leader_end, end)
     # That epoch never was in this log: what came after the last epoch before it is foreign, all of it.
-    return min(own_end, end) if known >= 0 else min(leader_end, end)
+    return min(own_end, end) if epoch_held >= 0 else min(leader_end, end)
 
 
 def runs(data: memoryview, start: int, bytes_max: int) -> Iterator[list[Batch]]:
@@ -81,7 +81,9 @@ class Session:
         bytes_max: int,
         partition_bytes: int,
     ) -> FetchRequest:
-        changed = [(key, one) for key, one in wanted.items() if self._told.get(key) != one]
+        changed = [
+            (key, fetch_state) for key, fetch_state in wanted.items() if self._told.get(key) != fetch_state
+        ]
         gone = [key for key in self._told if key not in wanted]
         self._told = dict(wanted)
         return FetchRequest(
@@ -115,18 +117,18 @@ class Session:
 
 def _topics(wanted: Iterable[tuple[Key, Wanted]], partition_bytes: int) -> list[FetchTopic]:
     topics: dict[UUID, FetchTopic] = {}
-    for (topic_id, index), one in wanted:
+    for (topic_id, index), fetch_state in wanted:
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
         topic.partitions.append(
             FetchPartition(
                 partition=index,
-                current_leader_epoch=one.leader_epoch,
-                fetch_offset=one.offset,
-                last_fetched_epoch=one.last_epoch,
-                log_start_offset=one.log_start,
-                partition_max_bytes=min(partition_bytes, one.bytes_max),
+                current_leader_epoch=fetch_state.leader_epoch,
+                fetch_offset=fetch_state.offset,
+                last_fetched_epoch=fetch_state.last_epoch,
+                log_start_offset=fetch_state.log_start,
+                partition_max_bytes=min(partition_bytes, fetch_state.bytes_max),
             )
         )
     return list(topics.values())

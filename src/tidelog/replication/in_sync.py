@@ -176,9 +176,9 @@ class InSync:
     def _look_again(self, name: TopicPartition) -> None:
         """What changed meanwhile was left for now."""
         image = self._metadata.image
-        topic, known = image.topics.get(name.topic), image.partition(*name)
-        if topic is not None and known is not None:
-            self._drop(image, topic, [known])
+        topic, partition_image = image.topics.get(name.topic), image.partition(*name)
+        if topic is not None and partition_image is not None:
+            self._drop(image, topic, [partition_image])
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -83,8 +83,8 @@ class Partition(NativePartition):
         self.topic_id = topic_id
         self.log = log
         self.leader = None
-        known = min(max(committed, log.start), log.end)
-        self.state = ReplicaState(node, Offset(known), Offset(log.end))
+        committed_here = min(max(committed, log.start), log.end)
+        self.state = ReplicaState(node, Offset(committed_here), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits = {}
         self.follower_waits = {}

@@ -40,8 +40,14 @@ class Counts(NamedTuple):
     bytes_out: int
     replicated_in: int
 
-    def plus(self, one: Partition) -> Counts:
-        its = one.messages_in, one.bytes_in, one.messages_out, one.bytes_out, one.replicated_in
+    def plus(self, partition: Partition) -> Counts:
+        its = (
+            partition.messages_in,
+            partition.bytes_in,
+            partition.messages_out,
+            partition.bytes_out,
+            partition.replicated_in,
+        )
         return Counts(*map(add, self, its))
 
 
@@ -80,10 +86,10 @@ class Partitions:
 
     def leader_of(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
         """(node, epoch), for clients that asked the wrong one."""
-        found = self._topic(topic)
-        if found is None or not 0 <= index < len(found.partitions):
+        topic_image = self._topic(topic)
+        if topic_image is None or not 0 <= index < len(topic_image.partitions):
             return None
-        partition = found.partitions[index]
+        partition = topic_image.partitions[index]
         return (-1 if partition.leader is None else partition.leader, partition.leader_epoch)
 
     @property
@@ -129,51 +135,51 @@ class Partitions:
         return self._image.topic_by_id(UUID(bytes=topic))
 
     def _open(self, topic: str | bytes, index: int) -> Partition:
-        found = self._topic(topic)
-        if found is None:
+        topic_image = self._topic(topic)
+        if topic_image is None:
             if isinstance(topic, bytes):
                 raise errors.UnknownTopicId(f"there is no topic with id {UUID(bytes=topic)}")
             raise errors.UnknownTopicOrPartition(f"there is no topic {topic!r}")
-        if not 0 <= index < len(found.partitions):
+        if not 0 <= index < len(topic_image.partitions):
             raise errors.UnknownTopicOrPartition(
-                f"{found.name} has partitions 0 to {len(found.partitions) - 1}, not {index}"
+                f"{topic_image.name} has partitions 0 to {len(topic_image.partitions) - 1}, not {index}"
             )
-        partition = found.partitions[index]
+        partition = topic_image.partitions[index]
         if self._node not in partition.replicas:
-            raise errors.NotLeaderOrFollower(f"{found.name}-{index} is not on this broker")
-        return self._hold(found, partition)
+            raise errors.NotLeaderOrFollower(f"{topic_image.name}-{index} is not on this broker")
+        return self._hold(topic_image, partition)
 
-    def _hold(self, topic: TopicImage, known: metadata.PartitionImage) -> Partition:
-        name = TopicPartition(topic.name, known.index)
+    def _hold(self, topic: TopicImage, image: metadata.PartitionImage) -> Partition:
+        name = TopicPartition(topic.name, image.index)
         if name not in self._dirs:
             if not self._dirs.complete:
                 raise errors.KafkaStorageError(f"{name} is in a log directory that is offline, or not there")
             # There was no space for it when its topic was created.
             self._dirs.create(name, topic.id)
         if name in self._dirs.unidentified:
-            self._identify(name, topic, known)
+            self._identify(name, topic, image)
         home = self._dirs.home(name)
         home.check_topic_id(name, topic.id)
         committed = home.committed.offsets.get(name, 0)
         log_ = self._dirs.open(name)
-        if log_.epochs.latest > known.leader_epoch:
+        if log_.epochs.latest > image.leader_epoch:
             self.newer_than_metadata[name] = None
             raise errors.NotLeaderOrFollower(
                 f"{name} has records of leader epoch {log_.epochs.latest}, and the metadata know only epochs up to "
-                f"{known.leader_epoch}: they were restored from a backup, and all replicas have to report"
+                f"{image.leader_epoch}: they were restored from a backup, and all replicas have to report"
             )
         partition = Partition(name, topic.id.bytes, self._node, log_, committed)
-        _lead(partition, known)
-        self._held[topic.name, known.index] = partition
-        self._held[topic.id.bytes, known.index] = partition
+        _lead(partition, image)
+        self._held[topic.name, image.index] = partition
+        self._held[topic.id.bytes, image.index] = partition
         return partition
 
-    def _identify(self, name: TopicPartition, topic: TopicImage, known: metadata.PartitionImage) -> None:
+    def _identify(self, name: TopicPartition, topic: TopicImage, image: metadata.PartitionImage) -> None:
         """A log that lost its topic's id in a crash.  NotLeaderOrFollower as long as it may be needed, and nobody knows
         whose it is."""
-        if known.leader == self._node:
+        if image.leader == self._node:
             self._dirs.home(name).set_topic_id(name, topic.id)
-        elif known.leader is not None and self._node not in known.holders:
+        elif image.leader is not None and self._node not in image.holders:
             self._dirs.clear_away(name, "its topic is not certain, and another broker has the records")
             self._deleted()
             self._dirs.create(name, topic.id)
@@ -257,8 +263,12 @@ class Partitions:
 
     async def _topic_changed(self, before: TopicImage | None, after: TopicImage) -> None:
         changed = changed_partitions(before, after)
-        had = {one.index for one, _ in changed if one is not None and self._node in one.replicas}
-        has = {one.index for _, one in changed if self._node in one.replicas}
+        had = {
+            partition.index
+            for partition, _ in changed
+            if partition is not None and self._node in partition.replicas
+        }
+        has = {partition.index for _, partition in changed if self._node in partition.replicas}
         await self._create((after, index) for index in sorted(has - had))
         for index in sorted(had - has):
             self._moved_away(after, index)
@@ -311,9 +321,9 @@ class Partitions:
         # A log is open from its creation on, before anybody holds its partition: retention looks at it, and whoever
         # comes first to produce finds it as it is.
         for home in self._dirs.dirs:
-            for name, it in home.logs.items():
+            for name, log in home.logs.items():
                 if (topics is None or name.topic in topics) and name not in self._held:
-                    it.reconfigure(self._configs(name.topic))
+                    log.reconfigure(self._configs(name.topic))
 
     # Between directories
 
@@ -362,12 +372,12 @@ class Partitions:
             home.committed.offsets[partition.name] = partition.state.committed
 
 
-def _lead(partition: Partition, known: metadata.PartitionImage) -> None:
+def _lead(partition: Partition, image: metadata.PartitionImage) -> None:
     partition.led(
-        known.leader,
-        Epoch(known.leader_epoch),
-        frozenset(known.in_sync),
-        len(known.replicas),
-        known.doubted,
-        bool(known.eligible),
+        image.leader,
+        Epoch(image.leader_epoch),
+        frozenset(image.in_sync),
+        len(image.replicas),
+        image.doubted,
+        bool(image.eligible),
     )

@@ -94,7 +94,9 @@ class PeerLiveness:
             gone = [(key, place.revision)]
             if control is not None and control.value == b"%d" % broker.node_id:
                 gone.append((CONTROLLER, control.revision))
-            done = await self._store.txn([Compare(*one) for one in gone], [Delete(name) for name, _ in gone])
+            done = await self._store.txn(
+                [Compare(*registration) for registration in gone], [Delete(name) for name, _ in gone]
+            )
         except errors.TidelogError as problem:
             log.info(
                 "broker %d seems to be gone, and the metadata cannot be told: %s", broker.node_id, problem

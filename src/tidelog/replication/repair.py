@@ -179,17 +179,19 @@ class Repair:
         return True
 
     async def _cut(self, partition: Partition, leader: NodeId) -> None:
-        name, it = partition.name, partition.log
+        name, damaged_log = partition.name, partition.log
         # What this broker has asked for in the old epoch could still bring it into the in-sync set.
         if not await self._metadata.raise_epoch(name):
             return
         stored = self._metadata.image.partition(*name)
         if stored is None or stored.leader != leader or self._node in stored.holders:
             return
-        if not it.damaged or it.next != it.end or partition.leader != leader:
+        if not damaged_log.damaged or damaged_log.next != damaged_log.end or partition.leader != leader:
             return
-        log.warning("%s is cut from %d to %d, before its damage", name, it.end, it.damaged[0].start)
-        partition.truncate_to(Offset(it.damaged[0].start))
+        log.warning(
+            "%s is cut from %d to %d, before its damage", name, damaged_log.end, damaged_log.damaged[0].start
+        )
+        partition.truncate_to(Offset(damaged_log.damaged[0].start))
         self.cut += 1
         self._truncated(partition)
         self._repaired(name)
@@ -245,10 +247,10 @@ class Repair:
         values = [config.value or "" for result in answer.results for config in result.configs]
         return set(parse_damaged(values[0])) if values else set()
 
-    def _tell(self, name: TopicPartition, what: str) -> None:
+    def _tell(self, name: TopicPartition, message: str) -> None:
         """Once in a while."""
         if self._looks.get(name, 0) % TELL_EVERY in (0, TRIES_MAX + 1):
-            log.error("%s %s", name, what)
+            log.error("%s %s", name, message)
 
 
 def _reach(partition: Partition) -> tuple[int, int]:

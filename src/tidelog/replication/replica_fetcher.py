@@ -116,7 +116,7 @@ class ReplicaFetcher:
 
     async def run(self) -> None:
         """For ever; cancelled by its owner."""
-        told = 0
+        next_warning_ms = 0
         while True:
             while not self._wanted():
                 await self._wait_for_work()
@@ -124,12 +124,12 @@ class ReplicaFetcher:
                 connection = await self._peers.connect(self._leader)
             except errors.TidelogError as problem:
                 # A broker that is away is everyday business; the log gets it once in a while.
-                if self._clock.monotonic_ms() >= told:
+                if self._clock.monotonic_ms() >= next_warning_ms:
                     log.warning("cannot fetch from broker %d: %s", self._leader, problem)
-                    told = self._clock.monotonic_ms() + 30_000
+                    next_warning_ms = self._clock.monotonic_ms() + 30_000
                 await asyncio.sleep(self._config().replica_fetch_backoff_ms / 1000)
                 continue
-            told = 0
+            next_warning_ms = 0
             self._session.lost()
             try:
                 while True:

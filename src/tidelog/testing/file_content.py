@@ -168,7 +168,7 @@ def _sectors(write: FileWrite) -> list[FileWrite]:
     """The write, cut at the boundaries of the disk's sectors."""
     cut, at = [], 0
     while at < len(write.data):
-        room = SECTOR_BYTES - (write.position + at) % SECTOR_BYTES
-        cut.append(FileWrite(write.position + at, write.data[at : at + room]))
-        at += room
+        sector_left = SECTOR_BYTES - (write.position + at) % SECTOR_BYTES
+        cut.append(FileWrite(write.position + at, write.data[at : at + sector_left]))
+        at += sector_left
     return cut

@@ -65,10 +65,10 @@ class VirtualSocket:
         if self._reset:
             raise ConnectionResetError(f"{self}: connection reset by peer")
         view = memoryview(data).cast("B")
-        room = self._out_bytes_max - len(self._out)
-        if room <= 0 and len(view):
+        space = self._out_bytes_max - len(self._out)
+        if space <= 0 and len(view):
             raise BlockingIOError(f"{self}: no room in the send buffer")
-        count = min(room, len(view))
+        count = min(space, len(view))
         if count > 1 and self._network.chance(self._network.short_send_chance):
             count = self._network.random.randint(1, count)
         self._out += view[:count]
@@ -161,8 +161,8 @@ class VirtualSocket:
             peer._send_reset()  # the peer's machine no longer knows the connection
             return
         if self._out:
-            room = min(len(self._out), peer._in_bytes_max - len(peer._in))
-            count = self._network.segment_bytes(room) if room > 0 else 0
+            space = min(len(self._out), peer._in_bytes_max - len(peer._in))
+            count = self._network.segment_bytes(space) if space > 0 else 0
             if not peer._reset:
                 peer._in += self._out[:count]
                 peer._news()

@@ -139,7 +139,7 @@ def test_the_wait_brings_the_average_back_to_the_quota() -> None:
     # 2,000 a second over 10 s, against 1,000: the average is there after 10 s more.
     assert rate.throttle_ms(1_000, 0) == 10_000
     assert rate.throttle_ms(2_000, 0) == 0 and rate.throttle_ms(1_000, 0, most_ms=1_000) == 1_000
-    assert rate.room(3_000, 0) == 10_000 and rate.room(1_000, 0) == -10_000
+    assert rate.available(3_000, 0) == 10_000 and rate.available(1_000, 0) == -10_000
     assert rate.per_second(10_999) == 20_000 / 10.999
     assert rate.per_second(11_000) == 0  # nothing of it is left
 

@@ -211,41 +211,41 @@ class DevCluster:
     def restart(self, number: int) -> str:
         """Ends the broker if it runs, starts it, and returns what it says when it is ready."""
         self.check_looked_after()
-        broker = next((one for one in self.state()["brokers"] if one["id"] == number), None)
+        broker = next((entry for entry in self.state()["brokers"] if entry["id"] == number), None)
         if broker is None:
-            known = ", ".join(str(one["id"]) for one in self.state()["brokers"])
-            raise DevRefused(f"broker {number} does not exist in {self.folder}: use one of {known}")
+            numbers = ", ".join(str(entry["id"]) for entry in self.state()["brokers"])
+            raise DevRefused(f"broker {number} does not exist in {self.folder}: use one of {numbers}")
         processes.end([(broker["pid"], broker["command"])])
         broker["pid"] = self._spawn_broker(number, broker["command"])
         with self._changed_state() as state:
-            for one in state["brokers"]:
-                if one["id"] == number:
-                    one["pid"] = broker["pid"]
+            for entry in state["brokers"]:
+                if entry["id"] == number:
+                    entry["pid"] = broker["pid"]
         return self._await_broker(broker, lambda: True)
 
     def ended(self) -> dict[str, tuple[int, str]]:
         """(number of the process, what to do about it) of everything that should run and does not."""
-        found = {}
+        started = {}
         state = self.state()
         for broker in state["brokers"]:
             hint = f"`tidelog dev restart {broker['id']} --data {self.folder}` starts it again"
-            found[f"broker {broker['id']}"] = (broker, hint)
+            started[f"broker {broker['id']}"] = (broker, hint)
         for number, member in enumerate(state["etcd"], 1):
-            found[f"etcd {number}"] = (member, f"its log is {self._log(f'etcd-{number}')}")
-        for one, _ in found.values():
-            processes.reap(one["pid"])
+            started[f"etcd {number}"] = (member, f"its log is {self._log(f'etcd-{number}')}")
+        for process, _ in started.values():
+            processes.reap(process["pid"])
         return {
-            name: (one["pid"], hint)
-            for name, (one, hint) in found.items()
-            if not processes.is_alive(one["pid"], one["command"])
+            name: (process["pid"], hint)
+            for name, (process, hint) in started.items()
+            if not processes.is_alive(process["pid"], process["command"])
         }
 
     def stop(self, patient: Callable[[], bool] = lambda: True) -> None:
         """Brokers first, so that they can say goodbye to etcd."""
         state = self.state()
-        processes.end([(one["pid"], one["command"]) for one in state["brokers"]], patient)
+        processes.end([(broker["pid"], broker["command"]) for broker in state["brokers"]], patient)
         # A leader that is told to go looks for another one for seconds; all it knows is on disk already.
-        members = [(one["pid"], one["command"]) for one in state["etcd"]]
+        members = [(member["pid"], member["command"]) for member in state["etcd"]]
         processes.end(members, patient, ETCD_END_SECONDS_MAX)
         self._state.unlink(missing_ok=True)
 
@@ -287,14 +287,14 @@ def _listens(address: str) -> bool:
 
 def _free_ports(count: int, taken: range) -> list[int]:
     """Below those that outgoing connections get, so that they are free at the next start too."""
-    found: list[int] = []
-    while len(found) < count:
+    ports: list[int] = []
+    while len(ports) < count:
         port = SystemRandom().randrange(*PORTS)
-        if port in taken or port in found or port - HTTP_ABOVE in taken:
+        if port in taken or port in ports or port - HTTP_ABOVE in taken:
             continue
         try:
             socket.create_server((HOST, port)).close()
         except OSError:
             continue
-        found.append(port)
-    return found
+        ports.append(port)
+    return ports

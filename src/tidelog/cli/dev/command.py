@@ -117,11 +117,11 @@ class Signals:
 
 def _look_after(cluster: Any, signals: Signals) -> None:
     """Says what has died, once for each process."""
-    told: set[int] = set()
+    reported: set[int] = set()
     while not signals.count:
         for name, (pid, hint) in cluster.ended().items():
-            if pid not in told:
-                told.add(pid)
+            if pid not in reported:
+                reported.add(pid)
                 click.echo(f"{name} (process {pid}) has ended: {hint}", err=True)
         time.sleep(LOOK_SECONDS)
 

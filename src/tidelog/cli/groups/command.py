@@ -39,25 +39,25 @@ tidelog groups list --type share --state Empty
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ...; repeat.")
 @broker_options
 def list_(session: Session, types: tuple[str, ...], states: tuple[str, ...]) -> None:
-    async def found() -> list[Any]:
+    async def ask() -> list[Any]:
         async with session.admin() as admin:
             return await admin.list_groups(types=types, states=states)
 
-    listed = run(found())
+    listed = run(ask())
     if session.json:
         print_json(
             [
                 {
-                    "group": one.group_id,
-                    "type": one.type,
-                    "state": one.state,
-                    "protocol_type": one.protocol_type,
+                    "group": group.group_id,
+                    "type": group.type,
+                    "state": group.state,
+                    "protocol_type": group.protocol_type,
                 }
-                for one in listed
+                for group in listed
             ]
         )
         return
-    print_table(("GROUP", "TYPE", "STATE"), [(one.group_id, one.type, one.state) for one in listed])
+    print_table(("GROUP", "TYPE", "STATE"), [(group.group_id, group.type, group.state) for group in listed])
 
 
 @groups.command(
@@ -84,12 +84,12 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
     if session.json:
         print_json(described)
         return
-    for number, one in enumerate(described):
+    for number, group in enumerate(described):
         if number:
             click.echo()
         click.echo(
-            f"{one['group']}: {one['type']}, {one['state']}, assignor {one['assignor'] or '-'}, "
-            f"coordinator {one['coordinator']}"
+            f"{group['group']}: {group['type']}, {group['state']}, assignor {group['assignor'] or '-'}, "
+            f"coordinator {group['coordinator']}"
         )
         rows = [
             (
@@ -102,7 +102,7 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
                 offset["client_id"],
                 offset["host"],
             )
-            for offset in one["offsets"]
+            for offset in group["offsets"]
         ]
         columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
         print_table(columns, rows, right=("PARTITION", "COMMITTED", "END", "LAG"))
@@ -116,17 +116,17 @@ def _lag_text(offset: dict[str, Any]) -> str | None:
 
 async def _describe(session: Session, names: tuple[str, ...]) -> list[dict[str, Any]]:
     async with session.admin() as admin:
-        found = await admin.describe_groups(names)
+        descriptions = await admin.describe_groups(names)
         return [
             {
-                "group": one.group_id,
-                "type": one.type,
-                "state": one.state,
-                "assignor": one.assignor,
-                "coordinator": one.coordinator,
-                "offsets": await (_share_offsets if one.type == "share" else _offsets)(admin, one),
+                "group": group.group_id,
+                "type": group.type,
+                "state": group.state,
+                "assignor": group.assignor,
+                "coordinator": group.coordinator,
+                "offsets": await (_share_offsets if group.type == "share" else _offsets)(admin, group),
             }
-            for one in found.values()
+            for group in descriptions.values()
         ]
 
 
@@ -136,21 +136,21 @@ async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]
     committed = await admin.list_group_offsets(group.group_id)
     assigned = {partition for member in group.members for partition in member.assignment}
     # A partition that is assigned but has no committed offset has an end offset and no lag.
-    lags = await admin.group_lag({one: offset.offset for one, offset in committed.items()})
+    lags = await admin.group_lag({place: offset.offset for place, offset in committed.items()})
     others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 2**62))
     rows = []
-    for partition in sorted({*committed, *assigned}, key=lambda one: TopicPartition(*one)):
-        known, lag = committed.get(partition), lags.get(partition) or others.get(partition)
+    for partition in sorted({*committed, *assigned}, key=lambda place: TopicPartition(*place)):
+        offset, lag = committed.get(partition), lags.get(partition) or others.get(partition)
         rows.append(
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "committed": known.offset if known is not None else None,
+                "committed": offset.offset if offset is not None else None,
                 "start": lag.start if lag is not None else None,
                 "end": lag.end if lag is not None else None,
-                "lag": lag.lag if lag is not None and known is not None else None,
+                "lag": lag.lag if lag is not None and offset is not None else None,
                 "lag_exact": lag is None or lag.exact,
-                "metadata": known.metadata if known is not None else None,
+                "metadata": offset.metadata if offset is not None else None,
                 **_reader(group, partition),
             }
         )
@@ -167,17 +167,17 @@ def _reader(group: GroupDescription, partition: TopicPartition) -> dict[str, Any
 
 
 async def _share_offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
-    found = await admin.list_share_group_offsets(group.group_id)
-    ends = await admin.list_offsets(dict.fromkeys(found, "latest"))
-    starts = await admin.list_offsets(dict.fromkeys(found, "earliest"))
+    share_offsets = await admin.list_share_group_offsets(group.group_id)
+    ends = await admin.list_offsets(dict.fromkeys(share_offsets, "latest"))
+    starts = await admin.list_offsets(dict.fromkeys(share_offsets, "earliest"))
     return [
         {
             "topic": partition.topic,
             "partition": partition.partition,
-            "committed": one.offset,
+            "committed": share_offset.offset,
             "start": starts[partition].offset,
             "end": ends[partition].offset,
-            "lag": one.lag,
+            "lag": share_offset.lag,
             "lag_exact": True,
             "metadata": None,
             # A partition of a share group may have many readers.
@@ -185,7 +185,7 @@ async def _share_offsets(admin: Admin, group: GroupDescription) -> list[dict[str
             "client_id": None,
             "host": None,
         }
-        for partition, one in sorted(found.items())
+        for partition, share_offset in sorted(share_offsets.items())
     ]
 
 
@@ -205,36 +205,36 @@ epoch is null in classic groups
 @click.argument("name", metavar="GROUP")
 @broker_options
 def members(session: Session, name: str) -> None:
-    async def found() -> GroupDescription:
+    async def ask() -> GroupDescription:
         async with session.admin() as admin:
             return (await admin.describe_groups([name]))[name]
 
-    group = run(found())
+    group = run(ask())
     if session.json:
         listed = [
             {
-                "member": one.member_id,
-                "instance": one.instance_id,
-                "client_id": one.client_id,
-                "host": one.host,
-                "rack": one.rack,
-                "epoch": one.epoch if one.epoch >= 0 else None,
-                "partitions": [{"topic": topic, "partition": index} for topic, index in one.assignment],
+                "member": member.member_id,
+                "instance": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "rack": member.rack,
+                "epoch": member.epoch if member.epoch >= 0 else None,
+                "partitions": [{"topic": topic, "partition": index} for topic, index in member.assignment],
             }
-            for one in group.members
+            for member in group.members
         ]
         print_json({"group": name, "type": group.type, "state": group.state, "members": listed})
         return
     rows = [
         (
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.host,
-            len(one.assignment),
-            _partitions_text(one.assignment),
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.host,
+            len(member.assignment),
+            _partitions_text(member.assignment),
         )
-        for one in group.members
+        for member in group.members
     ]
     columns = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "COUNT", "PARTITIONS")
     print_table(columns, rows, right=("COUNT",))
@@ -316,7 +316,7 @@ async def _reset(
             raise Failure(str(problem)) from None
         if execute:
             await set_offsets(admin, name, after)
-    return {one: (before.get(one), after[one]) for one in sorted(after)}
+    return {partition: (before.get(partition), after[partition]) for partition in sorted(after)}
 
 
 @groups.command(
@@ -344,8 +344,8 @@ def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) ->
             listed = [{"topic": topic, "partition": index} for topic, index in gone]
             print_json({"group": names[0], "deleted_offsets": listed})
         else:
-            for one in gone:
-                click.echo(f"{names[0]}: offset of {one} deleted")
+            for partition in gone:
+                click.echo(f"{names[0]}: offset of {partition} deleted")
         return
 
     async def work() -> None:
@@ -367,9 +367,9 @@ async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) 
         if await is_share_group(admin, name):
             shared = await admin.list_share_group_offsets(name)
             await admin.delete_share_group_offsets(name, topics)
-            return sorted(one for one in shared if one.topic in topics)
-        known = await admin.list_group_offsets(name)
-        gone = sorted(one for one in known if one.topic in topics)
+            return sorted(partition for partition in shared if partition.topic in topics)
+        committed = await admin.list_group_offsets(name)
+        gone = sorted(partition for partition in committed if partition.topic in topics)
         if not gone:
             raise Failure(f"group {name!r} has no committed offsets for {', '.join(topics)}")
         await admin.delete_group_offsets(name, gone)

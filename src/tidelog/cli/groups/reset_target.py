@@ -41,7 +41,7 @@ def target_option(command: F) -> F:
             None if moment is None else ResetTarget("time", parse_moment(moment)),
             None if duration is None else ResetTarget("time", ago(duration, time.time_ns() // 1_000_000)),
         ]
-        given = [one for one in targets if one is not None]
+        given = [target for target in targets if target is not None]
         if len(given) != 1:
             raise click.UsageError(
                 "Give the new position with one of --to, --offset, --shift, --datetime, --duration."
@@ -87,9 +87,9 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
     if not colon:
         return name, None
     indexes = listed.split(",")
-    if not name or not all(one.strip().isdecimal() for one in indexes):
+    if not name or not all(index.strip().isdecimal() for index in indexes):
         raise Failure(f"{text!r} is not of the form TOPIC:N,N")
-    return name, [int(one) for one in indexes]
+    return name, [int(index) for index in indexes]
 
 
 async def chosen(
@@ -98,16 +98,16 @@ async def chosen(
     """The partitions that the command line names; without names, all that have offsets."""
     from tidelog.aio import TopicPartition
 
-    named = [parse_topic(one) for one in topics]
+    named = [parse_topic(topic) for topic in topics]
     if not named:
-        known = {one.name for one in await admin.list_topics(internal=True)}
-        return [one for one in committed if one.topic in known]
+        topic_names = {topic.name for topic in await admin.list_topics(internal=True)}
+        return [partition for partition in committed if partition.topic in topic_names]
     described = await admin.describe_topics([name for name, _ in named])
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for name, indexes in named:
         count = len(described[name].partitions)
         for index in range(count) if indexes is None else indexes:
             if index >= count:
                 raise Failure(f"topic {name!r} has no partition {index}: it has 0 to {count - 1}")
-            found.append(TopicPartition(name, index))
-    return list(dict.fromkeys(found))
+            partitions.append(TopicPartition(name, index))
+    return list(dict.fromkeys(partitions))

@@ -101,9 +101,9 @@ def _text(item: dict[str, Any]) -> str:
     if kind == "damage":
         return f"DAMAGED position={item['position']}: {item['problem']}"
     verdict = "all good" if not item["damaged"] else f"{item['damaged']} damaged"
-    what = "batches" if item["unit"] == "batch" else "entries"
+    items = "batches" if item["unit"] == "batch" else "entries"
     records = f", {item['records']} records" if item["unit"] == "batch" else ""
-    return f"{item['items']} {what}{records}, {item['bytes']} bytes: {verdict}"
+    return f"{item['items']} {items}{records}, {item['bytes']} bytes: {verdict}"
 
 
 def _batch_text(item: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ class NotALogFile(Exception):
 
 def read_log_file(path: Path, with_records: bool) -> Iterator[Item]:
     """Items as `tidelog log dump --json` prints them; the last one is the summary."""
-    suffixes = [one for one in path.suffixes if one != ".deleted"]
+    suffixes = [suffix for suffix in path.suffixes if suffix != ".deleted"]
     kind = suffixes[-1] if suffixes else ""
     with path.open("rb") as file:
         if kind in (".log", ".cleaned", ".swap"):
@@ -138,7 +138,7 @@ def _crc(file: BinaryIO, position: int, header: Header) -> int:
 
 
 def _batch_item(header: Header, position: int, sound: bool) -> Item:
-    known = header.compression in set(Codec)
+    is_codec = header.compression in set(Codec)
     return {
         "type": "batch",
         "position": position,
@@ -147,7 +147,7 @@ def _batch_item(header: Header, position: int, sound: bool) -> Item:
         "last_offset": header.last_offset,
         "records": header.count,
         "crc": "ok" if sound else "bad",
-        "codec": Codec(header.compression).name.lower() if known else f"unknown {header.compression}",
+        "codec": Codec(header.compression).name.lower() if is_codec else f"unknown {header.compression}",
         "leader_epoch": header.leader_epoch,
         "base_timestamp": header.base_timestamp,
         "max_timestamp": header.max_timestamp,

@@ -138,9 +138,9 @@ def _fitted(figures: Sequence[Figure], arrival: float | None, latency_ms: float 
     except ValueError as problem:
         raise Failure(str(problem)) from None
     if arrival is None:
-        known = [one.arrival for one in figures if one.arrival]
-        highest = max((one.throughput or 0.0 for one in figures), default=0.0)
-        arrival = max(known) if known else 0.8 * highest
+        arrivals = [figure.arrival for figure in figures if figure.arrival]
+        highest = max((figure.throughput or 0.0 for figure in figures), default=0.0)
+        arrival = max(arrivals) if arrivals else 0.8 * highest
     predictions: list[Prediction] = predict(law, arrival, consumers_worth_showing(law, figures, arrival))
     return ModelReport(law, figures, arrival, predictions, latency_ms)
 

@@ -91,7 +91,7 @@ def _timed(session: Session, topic: str, number: int, partitions: int, work_s: f
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", WORKER, session.bootstrap, topic, str(session.command_config or "")]
-            + [str(one) for one in (start, number, partitions, work_s)],
+            + [str(argument) for argument in (start, number, partitions, work_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -117,7 +117,7 @@ def _timed(session: Session, topic: str, number: int, partitions: int, work_s: f
         for worker in workers:
             worker.kill()
             worker.wait()
-    if any(one != one for one in ended):
+    if any(moment != moment for moment in ended):
         raise Failure("a consumer failed: see its messages above")
     return max(ended) - begun
 
@@ -191,9 +191,11 @@ async def _watched(session: Session, group: str, seconds: float) -> Watched:
             if number:
                 await asyncio.sleep(seconds / SAMPLES)
             committed = await admin.list_group_offsets(group)
-            lags = await admin.group_lag({one: offset.offset for one, offset in committed.items()})
+            lags = await admin.group_lag(
+                {partition: offset.offset for partition, offset in committed.items()}
+            )
             done = sum(offset.offset for offset in committed.values())
-            samples.append((time.monotonic(), done, sum(one.end for one in lags.values())))
+            samples.append((time.monotonic(), done, sum(lag.end for lag in lags.values())))
         if not committed:
             raise Failure(f"group {group!r} has committed no offsets yet")
     (began, first_done, first_end), (ended, done, end) = samples[0], samples[-1]

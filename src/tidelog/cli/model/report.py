@@ -67,12 +67,19 @@ class ModelReport:
         if not self.figures or self.watched is not None:
             return
         rows = []
-        for one in self.figures:
-            fitted = self.law.throughput(one.consumers)
-            off = None if not one.throughput else f"{(fitted / one.throughput - 1) * 100:+.1f}%"
-            little = None if one.little is None else f"{one.little:.2f}"
+        for figure in self.figures:
+            fitted = self.law.throughput(figure.consumers)
+            off = None if not figure.throughput else f"{(fitted / figure.throughput - 1) * 100:+.1f}%"
+            little = None if figure.little is None else f"{figure.little:.2f}"
             rows.append(
-                (one.consumers, _short(one.throughput), _short(fitted), off, _short(one.latency_ms), little)
+                (
+                    figure.consumers,
+                    _short(figure.throughput),
+                    _short(fitted),
+                    off,
+                    _short(figure.latency_ms),
+                    little,
+                )
             )
         columns = ("CONSUMERS", "MEASURED/S", "FITTED/S", "OFF", "LATENCY-MS", "L/λW")
         click.echo()
@@ -82,11 +89,15 @@ class ModelReport:
         shown = list(self.predictions)
         if len(shown) > ROWS_MAX:
             step = math.ceil(len(shown) / ROWS_MAX)
-            shown = [one for one in shown if one.consumers % step == 0 or one.consumers == advice.consumers]
+            shown = [
+                prediction
+                for prediction in shown
+                if prediction.consumers % step == 0 or prediction.consumers == advice.consumers
+            ]
         click.echo(f"\n{self.arrival:,.1f} records/s arrive:")
         rows = []
-        for one in shown:
-            queue = one.queue
+        for prediction in shown:
+            queue = prediction.queue
             cells: tuple[str | None, ...] = (None, None, None, None, "grows without end")
             if queue is not None:
                 cells = (
@@ -94,26 +105,30 @@ class ModelReport:
                     _short(queue.latency_s * 1000),
                     _short(queue.latency_percentile_s(0.99) * 1000),
                     _short(queue.depth),
-                    "<- best" if one.consumers == advice.consumers else "",
+                    "<- best" if prediction.consumers == advice.consumers else "",
                 )
-            rows.append((one.consumers, _short(one.capacity), *cells))
+            rows.append((prediction.consumers, _short(prediction.capacity), *cells))
         columns = ("CONSUMERS", "CAPACITY/S", "BUSY", "LATENCY-MS", "P99-MS", "DEPTH", "")
         print_table(columns, rows, right=columns[:-1])
-        said = "no number of consumers will do" if advice.consumers is None else f"best: {advice.consumers}"
-        click.echo(f"\n{said}: {advice.reason}")
+        verdict = (
+            "no number of consumers will do" if advice.consumers is None else f"best: {advice.consumers}"
+        )
+        click.echo(f"\n{verdict}: {advice.reason}")
 
     def _charts(self, advice: Advice) -> list[Chart]:
-        numbers = [one.consumers for one in self.predictions]
-        measured = [(float(one.consumers), one.throughput) for one in self.figures if one.throughput]
+        numbers = [prediction.consumers for prediction in self.predictions]
+        measured = [
+            (float(figure.consumers), figure.throughput) for figure in self.figures if figure.throughput
+        ]
         curves = [Curve("capacity", [(float(n), self.law.throughput(n)) for n in numbers])]
         if measured:
             curves.append(Curve("measured", measured, dots=True))
         mark = None if advice.consumers is None else float(advice.consumers)
         charts = [Chart("Throughput", "consumers", "records/s", curves, mark)]
         latencies = [
-            (float(one.consumers), one.queue.latency_s * 1000)
-            for one in self.predictions
-            if one.queue is not None
+            (float(prediction.consumers), prediction.queue.latency_s * 1000)
+            for prediction in self.predictions
+            if prediction.queue is not None
         ]
         if latencies:
             lowest = min(latency for _, latency in latencies)
@@ -137,27 +152,27 @@ class ModelReport:
         if self.figures and self.watched is None:
             shown["figures"] = [
                 {
-                    "consumers": one.consumers,
-                    "throughput": one.throughput,
-                    "fitted": law.throughput(one.consumers),
-                    "arrival": one.arrival,
-                    "latency_ms": one.latency_ms,
-                    "depth": one.depth,
-                    "little": one.little,
+                    "consumers": figure.consumers,
+                    "throughput": figure.throughput,
+                    "fitted": law.throughput(figure.consumers),
+                    "arrival": figure.arrival,
+                    "latency_ms": figure.latency_ms,
+                    "depth": figure.depth,
+                    "little": figure.little,
                 }
-                for one in self.figures
+                for figure in self.figures
             ]
         shown["arrival"] = self.arrival
-        shown["predictions"] = [_prediction_json(one) for one in self.predictions]
+        shown["predictions"] = [_prediction_json(prediction) for prediction in self.predictions]
         shown["best"] = {"consumers": advice.consumers, "reason": advice.reason}
         return shown
 
 
-def _prediction_json(one: Prediction) -> dict[str, Any]:
-    queue = one.queue
+def _prediction_json(prediction: Prediction) -> dict[str, Any]:
+    queue = prediction.queue
     return {
-        "consumers": one.consumers,
-        "capacity": one.capacity,
+        "consumers": prediction.consumers,
+        "capacity": prediction.capacity,
         "utilisation": queue and queue.utilisation,
         "waiting": queue and queue.waiting,
         "depth": queue and queue.depth,
@@ -180,6 +195,6 @@ def _drawn(chart: Chart) -> str:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
         # A terminal without braille: every cell with a dot becomes a star.
-        text = "".join("*" if 0x2800 < ord(one) <= 0x28FF else one for one in text)
+        text = "".join("*" if 0x2800 < ord(character) <= 0x28FF else character for character in text)
         text = text.encode("ascii", "replace").decode()
     return text

@@ -130,8 +130,8 @@ class ReassignRequest:
     def check(self) -> None:
         """Raises `Failure` for options that contradict each other or have no effect."""
         if self.act != "--execute":
-            for name, said in (("--throttle", self.throttle is not None), ("--wait", self.wait)):
-                if said:
+            for name, is_given in (("--throttle", self.throttle is not None), ("--wait", self.wait)):
+                if is_given:
                     raise Failure(f"{name} needs --execute")
         ways = {
             "--balance": self.balance,
@@ -139,7 +139,7 @@ class ReassignRequest:
             "--remove-broker": self.leaving is not None,
             "--plan": self.plan is not None,
         }
-        given = [name for name, one in ways.items() if one]
+        given = [name for name, chosen in ways.items() if chosen]
         if self.act in ("--verify", "--cancel"):
             if given:
                 raise Failure(f"{given[0]} has no meaning with {self.act}: moves are chosen by --topic alone")
@@ -155,22 +155,24 @@ class ReassignRequest:
             raise Failure("--topic has no meaning with --plan, which names its topics itself")
 
 
-async def carry_out(session: Session, asked: ReassignRequest) -> None:
-    asked.check()
-    begins = asked.act == "--execute"
+async def carry_out(session: Session, request: ReassignRequest) -> None:
+    request.check()
+    begins = request.act == "--execute"
     async with session.admin() as admin:
-        if asked.act in ("--verify", "--cancel"):
-            await reassignments.look(session, admin, asked.topics, cancel=asked.act == "--cancel")
+        if request.act in ("--verify", "--cancel"):
+            await reassignments.look(session, admin, request.topics, cancel=request.act == "--cancel")
             return
-        moves = await (_make_plan(admin, asked) if asked.plan is None else _read_plan(admin, asked.plan))
+        moves = await (
+            _make_plan(admin, request) if request.plan is None else _read_plan(admin, request.plan)
+        )
         if begins:
-            if asked.throttle is not None:
-                await _throttle(admin, moves, asked.throttle)
+            if request.throttle is not None:
+                await _throttle(admin, moves, request.throttle)
             await _begin(admin, moves)
         _show(session, moves, begins)
-        if begins and asked.wait:
+        if begins and request.wait:
             await reassignments.wait(admin, len(moves))
-            if asked.throttle is not None:
+            if request.throttle is not None:
                 reassignments.tell_left(await throttles.remove(admin))
 
 
@@ -189,29 +191,29 @@ async def _throttle(admin: Admin, moves: list[ReplicaMove], rate: int) -> None:
         )
         for m in moves
     ]
-    names = {(one.topic, one.partition) for one in planned}
-    for one in await admin.list_reassignments():
-        if tuple(one.partition) not in names:
-            holding = tuple(node for node in one.replicas if node not in one.adding)
-            planned.append(throttles.Copy(*one.partition, holding, one.adding))
+    names = {(copy.topic, copy.partition) for copy in planned}
+    for reassignment in await admin.list_reassignments():
+        if tuple(reassignment.partition) not in names:
+            holding = tuple(node for node in reassignment.replicas if node not in reassignment.adding)
+            planned.append(throttles.Copy(*reassignment.partition, holding, reassignment.adding))
     await throttles.throttle(admin, planned, rate)
 
 
-async def _make_plan(admin: Admin, asked: ReassignRequest) -> list[ReplicaMove]:
+async def _make_plan(admin: Admin, request: ReassignRequest) -> list[ReplicaMove]:
     from tidelog.client.admin import placement
 
     nodes = (await admin.describe_cluster()).nodes
-    places, found = await _places(admin, asked.topics)
-    racks = {node: one.rack for node, one in nodes.items()}
+    places, disk_usage = await _places(admin, request.topics)
+    racks = {node: node_info.rack for node, node_info in nodes.items()}
     try:
-        if asked.leaving is not None:
+        if request.leaving is not None:
             # Nothing is brought to safety on a broker that does not answer.
-            able = {node: rack for node, rack in racks.items() if node not in found.silent}
-            if asked.leaving in racks:
-                able[asked.leaving] = racks[asked.leaving]
-            return placement.remove_broker(places, asked.leaving, able)
-        if asked.brokers is not None:
-            return placement.spread(places, asked.brokers, racks)
+            able = {node: rack for node, rack in racks.items() if node not in disk_usage.silent}
+            if request.leaving in racks:
+                able[request.leaving] = racks[request.leaving]
+            return placement.remove_broker(places, request.leaving, able)
+        if request.brokers is not None:
+            return placement.spread(places, request.brokers, racks)
         return placement.balance(places, racks)
     except placement.PlacementImpossible as problem:
         raise Failure(str(problem)) from None
@@ -226,22 +228,24 @@ async def _places(admin: Admin, topics: tuple[str, ...]) -> tuple[list[PlacedPar
     else:
         described = await admin.list_topics(internal=True)
     moving = {
-        tuple(one.partition): tuple(node for node in one.replicas if node not in one.removing)
-        for one in await admin.list_reassignments()
+        tuple(reassignment.partition): tuple(
+            node for node in reassignment.replicas if node not in reassignment.removing
+        )
+        for reassignment in await admin.list_reassignments()
     }
-    found = await disks(admin)
-    tell_silent(found.silent)
+    disk_usage = await disks(admin)
+    tell_silent(disk_usage.silent)
     places = [
         PlacedPartition(
-            one.name,
+            topic.name,
             part.index,
-            moving.get((one.name, part.index), part.replicas),
-            found.largest_bytes(part.replicas, one.name, part.index),
+            moving.get((topic.name, part.index), part.replicas),
+            disk_usage.largest_bytes(part.replicas, topic.name, part.index),
         )
-        for one in described
-        for part in one.partitions
+        for topic in described
+        for part in topic.partitions
     ]
-    return places, found
+    return places, disk_usage
 
 
 async def _read_plan(admin: Admin, file: Any) -> list[ReplicaMove]:
@@ -253,14 +257,14 @@ async def _read_plan(admin: Admin, file: Any) -> list[ReplicaMove]:
     except (BadPlan, UnicodeDecodeError) as problem:
         raise Failure(f"{file.name} is not a plan: {problem}") from None
     places, _ = await _places(admin, ())
-    known = {(place.topic, place.partition): place for place in places}
-    missing = [name for name in wanted if name not in known]
+    by_name = {(place.topic, place.partition): place for place in places}
+    missing = [name for name in wanted if name not in by_name]
     if missing:
         raise Failure(f"{file.name} names {missing[0][0]}-{missing[0][1]}, which does not exist")
     return [
-        ReplicaMove(*name, known[name].replicas, after, known[name].size)
+        ReplicaMove(*name, by_name[name].replicas, after, by_name[name].size)
         for name, after in wanted.items()
-        if known[name].replicas != after
+        if by_name[name].replicas != after
     ]
 
 
@@ -277,8 +281,8 @@ def _show(session: Session, moves: list[ReplicaMove], begun: bool) -> None:
             }
             for m in moves
         ]
-        known = [size for size in copied if size is not None]
-        print_json({"moves": rows, "bytes": sum(known) if len(known) == len(copied) else None})
+        sizes = [size for size in copied if size is not None]
+        print_json({"moves": rows, "bytes": sum(sizes) if len(sizes) == len(copied) else None})
         return
     if not moves:
         click.echo("there is nothing to move")
@@ -287,10 +291,10 @@ def _show(session: Session, moves: list[ReplicaMove], begun: bool) -> None:
         (m.topic, m.partition, joined(m.before), joined(m.after), total([m.copied_bytes])) for m in moves
     ]
     print_table(("TOPIC", "PARTITION", "FROM", "TO", "TO COPY"), rows_text, right=("PARTITION", "TO COPY"))
-    what = (
+    next_step = (
         "started; --verify shows the progress" if begun else "nothing was changed: --execute starts the moves"
     )
-    click.echo(f"{counted(len(moves), 'move')}, {total(copied)} to copy: {what}")
+    click.echo(f"{counted(len(moves), 'move')}, {total(copied)} to copy: {next_step}")
 
 
 @partitions.command(
@@ -359,6 +363,6 @@ def _ids(text: str | None) -> list[int] | None:
     if text is None:
         return None
     try:
-        return [int(one) for one in text.split(",")]
+        return [int(number) for number in text.split(",")]
     except ValueError:
         raise Failure(f"{text!r} is not a list of broker ids: write them as 1,2,3") from None

@@ -32,16 +32,16 @@ def read_plan(text: str) -> Target:
         raise BadPlan(f"its version is {json.dumps(plan['version'])}, and only 1 is known")
     if not isinstance(rows, list):
         raise BadPlan(f'"{"moves" if ours else "partitions"}" is not a list')
-    found: Target = {}
+    targets: Target = {}
     for number, row in enumerate(rows, 1):
         try:
             name, target = _row(row, "to" if ours else "replicas")
         except BadPlan as problem:
             raise BadPlan(f"move {number}: {problem}") from None
-        if name in found:
+        if name in targets:
             raise BadPlan(f"move {number}: {name[0]}-{name[1]} occurs twice")
-        found[name] = target
-    return found
+        targets[name] = target
+    return targets
 
 
 def _row(row: Any, target: str) -> tuple[tuple[str, int], tuple[int, ...]]:

@@ -29,16 +29,18 @@ class Copied(NamedTuple):
 
 async def look(session: Session, admin: Admin, topics: tuple[str, ...], cancel: bool) -> None:
     under_way = await admin.list_reassignments()
-    moving = [one for one in under_way if not topics or one.partition.topic in topics]
+    moving = [
+        reassignment for reassignment in under_way if not topics or reassignment.partition.topic in topics
+    ]
     if cancel and moving:
-        await admin.reassign_partitions({one.partition: None for one in moving})
+        await admin.reassign_partitions({reassignment.partition: None for reassignment in moving})
     over = not under_way or (cancel and len(moving) == len(under_way))
     copied, removed = await asyncio.gather(
         _copied(admin, moving), throttles.remove(admin) if over else throttles.nothing_removed()
     )
     tell_left(removed)
     if session.json:
-        rows = [_row(one, copied[one.partition]) for one in moving]
+        rows = [_row(reassignment, copied[reassignment.partition]) for reassignment in moving]
         print_json({"cancelled" if cancel else "moving": rows, "unthrottled": removed._asdict()})
         return
     if moving:
@@ -76,29 +78,30 @@ async def wait(admin: Admin, count: int) -> None:
 async def _copied(admin: Admin, moving: list[Reassignment]) -> dict[Any, Copied]:
     if not moving:
         return {}
-    found = await disks(admin, {one.partition.topic for one in moving})
-    tell_silent(found.silent)
-    return {one.partition: copied(one, found) for one in moving}
+    disk_usage = await disks(admin, {reassignment.partition.topic for reassignment in moving})
+    tell_silent(disk_usage.silent)
+    return {reassignment.partition: copied(reassignment, disk_usage) for reassignment in moving}
 
 
-def copied(one: Reassignment, found: Disks) -> Copied:
-    held = [node for node in one.replicas if node not in one.adding]
-    whole = found.largest_bytes(held, *one.partition)
-    new = [found.replica_bytes(node, *one.partition) for node in one.adding]
+def copied(reassignment: Reassignment, disk_usage: Disks) -> Copied:
+    held = [node for node in reassignment.replicas if node not in reassignment.adding]
+    whole = disk_usage.largest_bytes(held, *reassignment.partition)
+    new = [disk_usage.replica_bytes(node, *reassignment.partition) for node in reassignment.adding]
     # A new replica may be larger than its source, which may have deleted old records meanwhile.
-    known = [size if whole is None else min(size, whole) for size in new if size is not None]
+    sizes = [size if whole is None else min(size, whole) for size in new if size is not None]
     return Copied(
-        sum(known) if len(known) == len(new) else None, None if whole is None else whole * len(one.adding)
+        sum(sizes) if len(sizes) == len(new) else None,
+        None if whole is None else whole * len(reassignment.adding),
     )
 
 
-def _row(one: Reassignment, copied: Copied) -> dict[str, Any]:
+def _row(reassignment: Reassignment, copied: Copied) -> dict[str, Any]:
     return {
-        "topic": one.partition.topic,
-        "partition": one.partition.partition,
-        "replicas": one.replicas,
-        "adding": one.adding,
-        "removing": one.removing,
+        "topic": reassignment.partition.topic,
+        "partition": reassignment.partition.partition,
+        "replicas": reassignment.replicas,
+        "adding": reassignment.adding,
+        "removing": reassignment.removing,
         "copied": copied.done,
         "bytes": copied.whole,
     }
@@ -107,13 +110,13 @@ def _row(one: Reassignment, copied: Copied) -> dict[str, Any]:
 def _print(moving: list[Reassignment], copied: Mapping[Any, Copied]) -> None:
     table = [
         (
-            *one.partition,
-            joined(one.replicas),
-            joined(one.adding),
-            joined(one.removing),
-            _of([copied[one.partition]]),
+            *reassignment.partition,
+            joined(reassignment.replicas),
+            joined(reassignment.adding),
+            joined(reassignment.removing),
+            _of([copied[reassignment.partition]]),
         )
-        for one in moving
+        for reassignment in moving
     ]
     columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "COPIED")
     print_table(columns, table, right=("PARTITION", "COPIED"))
@@ -127,10 +130,10 @@ def _of(parts: Iterable[Copied]) -> str:
 def total(sizes: Iterable[int | None]) -> str:
     """The sum of the known sizes as text, marked where some are unknown."""
     every = list(sizes)
-    known = [size for size in every if size is not None]
-    if not known and every:
+    known_sizes = [size for size in every if size is not None]
+    if not known_sizes and every:
         return "unknown"
-    return ("at least " if len(known) < len(every) else "") + (bytes_text(sum(known)) or "")
+    return ("at least " if len(known_sizes) < len(every) else "") + (bytes_text(sum(known_sizes)) or "")
 
 
 def joined(nodes: Iterable[int]) -> str:

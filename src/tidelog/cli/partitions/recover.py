@@ -83,7 +83,7 @@ def recover(
             _confirm(offline, chosen)
         leaders = run(_elect(session, chosen))
     if session.json:
-        print_json({"partitions": [_row(one, leaders) for one in offline]})
+        print_json({"partitions": [_row(choices_of_partition, leaders) for choices_of_partition in offline]})
     else:
         _tell_outcome(offline, chosen, leaders)
     wrong = [
@@ -112,7 +112,7 @@ async def _look(session: Session, topics: Sequence[str], indexes: Sequence[int])
         logs, silent = await each(admin, ask)
     tell_silent(silent)
     return [
-        choices(state, running, {node: found.get(name) for node, found in logs.items()})
+        choices(state, running, {node: reach.get(name) for node, reach in logs.items()})
         for name, state in states.items()
     ]
 
@@ -138,24 +138,24 @@ async def _leaderless(
     return {name: state for name, state in states.items() if state.leader < 0}
 
 
-def _name(found: ElectionChoices) -> TopicPartition:
+def _name(partition: ElectionChoices) -> TopicPartition:
     from tidelog.types import TopicPartition
 
-    return TopicPartition(found.state.topic, found.state.index)
+    return TopicPartition(partition.state.topic, partition.state.index)
 
 
 def _chosen(offline: Sequence[ElectionChoices], elect: int | str) -> dict[TopicPartition, int]:
     chosen = {}
-    for found in offline:
-        name = _name(found)
-        node = found.best if isinstance(elect, str) else elect
+    for partition in offline:
+        name = _name(partition)
+        node = partition.best if isinstance(elect, str) else elect
         if node is None:
             raise Failure(
                 f"{name} has no best choice: no replica that runs has records, and brokers that do not run may have some; "
                 "start them, or name a broker with --elect"
             )
-        if node not in found.losses:
-            able = ", ".join(map(str, found.losses)) or "none"
+        if node not in partition.losses:
+            able = ", ".join(map(str, partition.losses)) or "none"
             raise Failure(
                 f"{name} cannot be led by broker {node}; brokers that run and have a log of it: {able}"
             )
@@ -175,21 +175,21 @@ async def _elect(session: Session, chosen: dict[TopicPartition, int]) -> dict[To
 
 
 def _confirm(offline: Sequence[ElectionChoices], chosen: dict[TopicPartition, int]) -> None:
-    for found in offline:
-        name = _name(found)
-        lost = _loss_text(found.losses[chosen[name]])
+    for partition in offline:
+        name = _name(partition)
+        lost = _loss_text(partition.losses[chosen[name]])
         click.echo(f"{name}: electing broker {chosen[name]} loses {lost}", err=True)
-    what = "this leader" if len(chosen) == 1 else f"these {len(chosen)} leaders"
-    click.confirm(f"Lost records cannot be recovered.  Elect {what}?", abort=True, err=True)
+    leaders_text = "this leader" if len(chosen) == 1 else f"these {len(chosen)} leaders"
+    click.confirm(f"Lost records cannot be recovered.  Elect {leaders_text}?", abort=True, err=True)
 
 
 def _show(offline: Sequence[ElectionChoices]) -> None:
-    for found in offline:
-        click.echo(f"{_name(found)} {waits_text(found.state.awaited)}")
-        rows = [_cells(replica, found) for replica in found.replicas]
+    for partition in offline:
+        click.echo(f"{_name(partition)} {waits_text(partition.state.awaited)}")
+        rows = [_cells(replica, partition) for replica in partition.replicas]
         print_table(COLUMNS, rows, right=NUMBERS)
-        if found.best is not None:
-            click.echo(f"broker {found.best} is the best choice")
+        if partition.best is not None:
+            click.echo(f"broker {partition.best} is the best choice")
         click.echo()
 
 
@@ -200,10 +200,10 @@ def waits_text(awaited: Sequence[int]) -> str:
     return "has no leader, and no replica is known to have all of its records"
 
 
-def _cells(replica: Replica, found: ElectionChoices) -> list[object]:
+def _cells(replica: Replica, partition: ElectionChoices) -> list[object]:
     from tidelog.client.admin.replica_states import cause_words
 
-    log, loss = replica.reach, found.losses.get(replica.node)
+    log, loss = replica.reach, partition.losses.get(replica.node)
     figures: list[object] = [None] * 4
     if log is not None:
         numbers = log.log_end_offset, log.leader_epoch, log.high_watermark, log.damaged_ranges
@@ -252,16 +252,18 @@ def _leader_text(leader: int) -> str:
     return f"broker {leader} leads" if leader >= 0 else "it has no leader"
 
 
-def _row(found: ElectionChoices, leaders: dict[TopicPartition, int]) -> dict[str, Any]:
-    state = found.state
+def _row(partition: ElectionChoices, leaders: dict[TopicPartition, int]) -> dict[str, Any]:
+    state = partition.state
     return {
         "topic": state.topic,
         "partition": state.index,
         "leader_epoch": state.leader_epoch,
         "awaits": list(state.awaited),
-        "replicas": [_replica_row(replica, found.losses.get(replica.node)) for replica in found.replicas],
-        "best": found.best,
-        "elected": leaders.get(_name(found)),
+        "replicas": [
+            _replica_row(replica, partition.losses.get(replica.node)) for replica in partition.replicas
+        ],
+        "best": partition.best,
+        "elected": leaders.get(_name(partition)),
     }
 
 

@@ -36,10 +36,10 @@ class Removed(NamedTuple):
 def replicas(copies: Iterable[Copy]) -> dict[str, dict[str, str]]:
     """Of each topic, its lists of throttled replicas."""
     lists: dict[str, tuple[list[str], list[str]]] = {}
-    for one in copies:
-        leaders, followers = lists.setdefault(one.topic, ([], []))
-        leaders += [f"{one.partition}:{node}" for node in one.holding]
-        followers += [f"{one.partition}:{node}" for node in one.adding]
+    for copy in copies:
+        leaders, followers = lists.setdefault(copy.topic, ([], []))
+        leaders += [f"{copy.partition}:{node}" for node in copy.holding]
+        followers += [f"{copy.partition}:{node}" for node in copy.adding]
     return {
         topic: {LEADERS: ",".join(leaders), FOLLOWERS: ",".join(followers)}
         for topic, (leaders, followers) in lists.items()
@@ -50,9 +50,9 @@ async def throttle(admin: Admin, copies: Iterable[Copy], rate: int) -> None:
     """`rate` in bytes a second, for each broker, in each direction."""
     from tidelog.aio import ConfigResource
 
-    wanted = [one for one in copies if one.adding]
+    wanted = [copy for copy in copies if copy.adding]
     running = (await admin.describe_cluster()).nodes
-    nodes = {node for one in wanted for node in (*one.holding, *one.adding)}.intersection(running)
+    nodes = {node for copy in wanted for node in (*copy.holding, *copy.adding)}.intersection(running)
     changes: dict[ConfigResource, Mapping[str, str | None]] = {
         ConfigResource("broker", str(node)): dict.fromkeys(RATES, str(rate)) for node in sorted(nodes)
     }
@@ -71,27 +71,27 @@ async def remove(admin: Admin) -> Removed:
 
     topics = [ConfigResource("topic", topic.name) for topic in await admin.list_topics(internal=True)]
     listed = await _own(admin, topics, (LEADERS, FOLLOWERS))
-    await admin.alter_configs({one: dict.fromkeys(values) for one, values in listed.items()})
+    await admin.alter_configs({resource: dict.fromkeys(values) for resource, values in listed.items()})
 
     async def free(node: int) -> bool:
         resource = ConfigResource("broker", str(node))
         slow = await _own(admin, [resource], RATES)
-        await admin.alter_configs({one: dict.fromkeys(values) for one, values in slow.items()})
+        await admin.alter_configs({resource: dict.fromkeys(values) for resource, values in slow.items()})
         return bool(slow)
 
     freed, silent = await each(admin, free)
     limited = {node for values in listed.values() for text in values.values() for node in nodes_of(text)}
     return Removed(
         tuple(sorted(node for node, was_slow in freed.items() if was_slow)),
-        tuple(sorted(one.name for one in listed)),
+        tuple(sorted(resource.name for resource in listed)),
         tuple(sorted({*silent, *limited} - freed.keys())),
     )
 
 
 def nodes_of(text: str) -> set[int]:
     """The brokers in a list of throttled replicas, such as `0:1,0:2`; none when it is `*`."""
-    found = (one.partition(":")[2].strip() for one in text.split(","))
-    return {int(node) for node in found if node.isdecimal()}
+    node_texts = (entry.partition(":")[2].strip() for entry in text.split(","))
+    return {int(node) for node in node_texts if node.isdecimal()}
 
 
 async def _own(
@@ -100,12 +100,12 @@ async def _own(
     """The resources that override these settings, with the values."""
     from tidelog.client.admin.configs import ConfigSource
 
-    found: dict[ConfigResource, dict[str, str]] = {}
+    own_values: dict[ConfigResource, dict[str, str]] = {}
     if not resources:
-        return found
+        return own_values
     own = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_TOPIC)
     for resource, entries in (await admin.describe_configs(resources, names)).items():
-        values = {one.name: one.value or "" for one in entries if one.source in own}
+        values = {entry.name: entry.value or "" for entry in entries if entry.source in own}
         if values:
-            found[resource] = values
-    return found
+            own_values[resource] = values
+    return own_values

@@ -74,7 +74,9 @@ def trend(number: float | None) -> str:
 
 def bars(line: tuple[int, ...]) -> str:
     top = max(line, default=0)
-    return "".join(BARS[min(len(BARS) - 1, one * len(BARS) // (top + 1))] if one else BARS[0] for one in line)
+    return "".join(
+        BARS[min(len(BARS) - 1, amount * len(BARS) // (top + 1))] if amount else BARS[0] for amount in line
+    )
 
 
 def _troubled(row: Any) -> str:
@@ -94,8 +96,8 @@ def _broker_style(row: Any) -> str:
 
 
 def _disk_style(row: Any) -> str:
-    known = row.disk_bytes and row.disk_free_bytes is not None
-    return "" if not known else "red" if row.disk_free_bytes < row.disk_bytes * 0.2 else ""
+    is_known = row.disk_bytes and row.disk_free_bytes is not None
+    return "" if not is_known else "red" if row.disk_free_bytes < row.disk_bytes * 0.2 else ""
 
 
 def _broker_state(row: Any) -> str:
@@ -163,16 +165,16 @@ def fitting(columns: tuple[TopColumn, ...], width: int, longest: int) -> list[To
     kept = list(columns)
 
     def name_cells() -> int:
-        return width - sum(one.cells + 1 for one in kept[1:])
+        return width - sum(column.cells + 1 for column in kept[1:])
 
     for rank_min, cells in ((RANK_EXTRA, min(longest, NAME_CELLS_WISHED)), (0, NAME_CELLS_MIN)):
-        while name_cells() < cells and (spare := [one for one in kept[1:] if one.rank >= rank_min]):
-            kept.remove(max(spare, key=lambda one: one.rank))
+        while name_cells() < cells and (spare := [column for column in kept[1:] if column.rank >= rank_min]):
+            kept.remove(max(spare, key=lambda column: column.rank))
     return kept
 
 
 def ordered(rows: list[Any], column: TopColumn, backwards: bool) -> list[Any]:
     """What is not known comes last, whatever the order; equals stay in the order of names."""
-    known = [one for one in rows if column.value(one) is not None]
-    unknown = [one for one in rows if column.value(one) is None]
-    return sorted(known, key=column.value, reverse=backwards) + unknown
+    with_value = [row for row in rows if column.value(row) is not None]
+    unknown = [row for row in rows if column.value(row) is None]
+    return sorted(with_value, key=column.value, reverse=backwards) + unknown

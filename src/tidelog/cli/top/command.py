@@ -158,15 +158,15 @@ async def _once(session: Session, chosen: Chosen, interval: float, internal: boo
     for place in PLACES:
         view = View(place, internal)
         rows = view.rows(picture)
-        columns = [one for one in view.columns if one.heading != "LAG, LATELY"]
+        columns = [column for column in view.columns if column.heading != "LAG, LATELY"]
         if sys.stdout.isatty():
             longest = max((len(columns[0].text(row)) for row in rows), default=0)
             columns = fitting(tuple(columns), shutil.get_terminal_size().columns - len(columns), longest)
         click.echo()
         print_table(
-            [one.heading for one in columns],
-            [[_cell(one.text(row)) for one in columns] for row in rows],
-            right=[one.heading for one in columns if not one.left],
+            [column.heading for column in columns],
+            [[_cell(column.text(row)) for column in columns] for row in rows],
+            right=[column.heading for column in columns if not column.left],
         )
 
 
@@ -187,9 +187,9 @@ def _json(picture: Picture, internal: bool) -> dict[str, Any]:
         "cluster": frame.cluster_id,
         "controller": frame.controller,
         "problems": problems(picture),
-        "topics": [asdict(one) for one in picture.topics if internal or not one.internal],
-        "groups": [asdict(one) for one in picture.groups],
-        "brokers": [asdict(one) for one in picture.brokers],
+        "topics": [asdict(topic) for topic in picture.topics if internal or not topic.internal],
+        "groups": [asdict(group) for group in picture.groups],
+        "brokers": [asdict(broker) for broker in picture.brokers],
     }
 
 

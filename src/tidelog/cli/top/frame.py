@@ -66,39 +66,39 @@ class Frame:
     @cached_property
     def ends(self) -> dict[TopicPartition, Seen]:
         """Where two brokers say to lead a partition, the later word counts."""
-        found: dict[TopicPartition, Seen] = {}
+        ends: dict[TopicPartition, Seen] = {}
         for broker in self._by_time():
             for partition, end in broker.ends.items():
-                found[partition] = Seen(end, broker.at_ms)
-        return found
+                ends[partition] = Seen(end, broker.at_ms)
+        return ends
 
     @cached_property
     def starts(self) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
         for broker in self._by_time():
-            found |= broker.starts
-        return found
+            starts |= broker.starts
+        return starts
 
     @cached_property
     def sizes(self) -> dict[TopicPartition, Seen]:
         """Of the leader's replica."""
-        found: dict[TopicPartition, Seen] = {}
+        sizes: dict[TopicPartition, Seen] = {}
         for topic in self.topics:
-            for one in topic.partitions:
-                partition = TopicPartition(topic.name, one.index)
-                broker = self.brokers.get(one.leader)
+            for partition_info in topic.partitions:
+                partition = TopicPartition(topic.name, partition_info.index)
+                broker = self.brokers.get(partition_info.leader)
                 if broker is not None and partition in broker.sizes:
-                    found[partition] = Seen(broker.sizes[partition], broker.at_ms)
-        return found
+                    sizes[partition] = Seen(broker.sizes[partition], broker.at_ms)
+        return sizes
 
     @cached_property
     def groups(self) -> dict[str, tuple[GroupSeen, int, int]]:
         """Each with its coordinator and the time."""
-        found: dict[str, tuple[GroupSeen, int, int]] = {}
+        groups: dict[str, tuple[GroupSeen, int, int]] = {}
         for node, broker in sorted(self.brokers.items(), key=lambda item: item[1].at_ms):
             for group in broker.groups:
-                found[group.name] = (group, node, broker.at_ms)
-        return found
+                groups[group.name] = (group, node, broker.at_ms)
+        return groups
 
     def _by_time(self) -> Iterator[BrokerSeen]:
-        yield from sorted(self.brokers.values(), key=lambda one: one.at_ms)
+        yield from sorted(self.brokers.values(), key=lambda broker: broker.at_ms)

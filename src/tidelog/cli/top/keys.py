@@ -44,13 +44,13 @@ class Keys:
 
     def feed(self, data: bytes) -> list[str]:
         keys = []
-        for one in self._decoder.decode(data):
+        for character in self._decoder.decode(data):
             if self._pending:
-                keys += self._continued(one)
-            elif one == ESCAPE:
-                self._pending = one
+                keys += self._continued(character)
+            elif character == ESCAPE:
+                self._pending = character
             else:
-                keys += _plain(one)
+                keys += _plain(character)
         return keys
 
     def flush(self) -> list[str]:
@@ -58,14 +58,14 @@ class Keys:
         alone, self._pending = self._pending == ESCAPE, ""
         return ["escape"] if alone else []
 
-    def _continued(self, one: str) -> list[str]:
-        if self._pending == ESCAPE and one not in "[O":
+    def _continued(self, character: str) -> list[str]:
+        if self._pending == ESCAPE and character not in "[O":
             # Escape, then another key; with Alt held down it is the same bytes.
-            self._pending = ESCAPE if one == ESCAPE else ""
-            return ["escape", *(() if one == ESCAPE else _plain(one))]
-        self._pending += one
+            self._pending = ESCAPE if character == ESCAPE else ""
+            return ["escape", *(() if character == ESCAPE else _plain(character))]
+        self._pending += character
         sequence = self._pending[1:]
-        if len(sequence) == 1 or not "@" <= one <= "~":
+        if len(sequence) == 1 or not "@" <= character <= "~":
             if len(self._pending) > PENDING_MAX:
                 self._pending = ""
             return []
@@ -73,7 +73,7 @@ class Keys:
         return [_SEQUENCES[sequence]] if sequence in _SEQUENCES else []
 
 
-def _plain(one: str) -> list[str]:
-    if one in _NAMES:
-        return [_NAMES[one]]
-    return [one] if one.isprintable() else []
+def _plain(character: str) -> list[str]:
+    if character in _NAMES:
+        return [_NAMES[character]]
+    return [character] if character.isprintable() else []

@@ -34,10 +34,10 @@ class Chosen:
     groups: tuple[str, ...] = ()
 
     def topic(self, name: str) -> bool:
-        return not self.topics or any(fnmatchcase(name, one) for one in self.topics)
+        return not self.topics or any(fnmatchcase(name, pattern) for pattern in self.topics)
 
     def group(self, name: str) -> bool:
-        return not self.groups or any(fnmatchcase(name, one) for one in self.groups)
+        return not self.groups or any(fnmatchcase(name, pattern) for pattern in self.groups)
 
 
 @dataclass
@@ -75,28 +75,30 @@ class Look:
         await self._ask_cluster()
         await self._ask_brokers()
         problems: dict[int, str] = {}
-        for node, one in self._asked().items():
-            if one.task is not None:
-                waited = (self._clock.monotonic_ms() - one.since_ms) / 1000
+        for node, inquiry in self._asked().items():
+            if inquiry.task is not None:
+                waited = (self._clock.monotonic_ms() - inquiry.since_ms) / 1000
                 who = "no broker " if node == CLUSTER else ""
                 problems[node] = f"{who}has not answered for {waited:.0f} s"
-            elif one.problem is not None:
-                problems[node] = one.problem
-        known = self._known
+            elif inquiry.problem is not None:
+                problems[node] = inquiry.problem
+        metadata = self._known
         return Frame(
             at_ms=self._clock.monotonic_ms(),
             time_ms=self._clock.now_ms(),
-            cluster_id=known.cluster_id,
-            controller=known.controller,
-            nodes=known.nodes,
-            topics=tuple(one for one in known.topics if self._chosen.topic(one.name)),
-            brokers={node: one.seen for node, one in self._brokers.items() if one.seen is not None},
+            cluster_id=metadata.cluster_id,
+            controller=metadata.controller,
+            nodes=metadata.nodes,
+            topics=tuple(topic for topic in metadata.topics if self._chosen.topic(topic.name)),
+            brokers={
+                node: inquiry.seen for node, inquiry in self._brokers.items() if inquiry.seen is not None
+            },
             problems=problems,
-            adding=known.adding,
+            adding=metadata.adding,
         )
 
     async def close(self) -> None:
-        tasks = [one.task for one in self._asked().values() if one.task is not None]
+        tasks = [inquiry.task for inquiry in self._asked().values() if inquiry.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -121,7 +123,10 @@ class Look:
     async def _adding(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Not everybody may see moves, and not every broker knows of them."""
         try:
-            return {one.partition: one.adding for one in await self._admin.list_reassignments()}
+            return {
+                reassignment.partition: reassignment.adding
+                for reassignment in await self._admin.list_reassignments()
+            }
         except TidelogError as problem:
             if _may_pass(problem):
                 raise
@@ -129,43 +134,45 @@ class Look:
 
     async def _ask_brokers(self) -> None:
         for node in self._known.nodes:
-            one = self._brokers.setdefault(node, _Asked())
-            self._begin(one, partial(self._broker, node, one))
+            inquiry = self._brokers.setdefault(node, _Asked())
+            self._begin(inquiry, partial(self._broker, node, inquiry))
         await self._wait(list(self._brokers.values()))
 
     @property
     def _known(self) -> _Known:
         return self._cluster.seen or _Known()
 
-    def _begin(self, one: _Asked[T], ask: Callable[[], Coroutine[Any, Any, tuple[T, str | None]]]) -> None:
+    def _begin(
+        self, inquiry: _Asked[T], ask: Callable[[], Coroutine[Any, Any, tuple[T, str | None]]]
+    ) -> None:
         """Asks, unless an answer is still to come."""
-        self._harvest(one)
-        if one.task is None:
-            one.since_ms = self._clock.monotonic_ms()
-            one.task = asyncio.get_running_loop().create_task(ask(), name="top")
+        self._harvest(inquiry)
+        if inquiry.task is None:
+            inquiry.since_ms = self._clock.monotonic_ms()
+            inquiry.task = asyncio.get_running_loop().create_task(ask(), name="top")
 
-    async def _wait(self, asked: Sequence[_Asked[Any]]) -> None:
-        tasks = [one.task for one in asked if one.task is not None]
+    async def _wait(self, inquiries: Sequence[_Asked[Any]]) -> None:
+        tasks = [inquiry.task for inquiry in inquiries if inquiry.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=self._patience_s)
-        for one in asked:
-            self._harvest(one)
+        for inquiry in inquiries:
+            self._harvest(inquiry)
 
-    def _harvest(self, one: _Asked[T]) -> None:
+    def _harvest(self, inquiry: _Asked[T]) -> None:
         """Takes an answer that has come."""
-        if one.task is None or not one.task.done():
+        if inquiry.task is None or not inquiry.task.done():
             return
-        task, one.task = one.task, None
+        task, inquiry.task = inquiry.task, None
         try:
-            one.seen, one.problem = task.result()
-            one.looks += 1
+            inquiry.seen, inquiry.problem = task.result()
+            inquiry.looks += 1
         except UnknownTopicOrPartition:
             pass  # A topic was deleted while it was asked about: the next look does without it.
         except (TidelogError, ExceptionGroup) as problem:
-            one.problem = _words(problem)
+            inquiry.problem = _words(problem)
 
-    async def _broker(self, node: int, asked: _Asked[BrokerSeen]) -> tuple[BrokerSeen, str | None]:
-        before, refused = asked.seen or BrokerSeen(0), []
+    async def _broker(self, node: int, inquiry: _Asked[BrokerSeen]) -> tuple[BrokerSeen, str | None]:
+        before, refused = inquiry.seen or BrokerSeen(0), []
 
         async def part(work: Coroutine[Any, Any, T], otherwise: T) -> T:
             """What a broker refuses for good, for want of rights or because it is too old, does not hide the rest."""
@@ -178,16 +185,16 @@ class Look:
                 return otherwise
 
         led = [
-            TopicPartition(topic.name, one.index)
+            TopicPartition(topic.name, partition.index)
             for topic in self._known.topics
             if self._chosen.topic(topic.name)
-            for one in topic.partitions
-            if one.leader == node
+            for partition in topic.partitions
+            if partition.leader == node
         ]
         ends = await part(self._offsets(led, "latest"), before.ends)
         at_ms = self._clock.monotonic_ms()
         starts = before.starts
-        if asked.looks % STARTS_EVERY == 0 or starts.keys() != ends.keys():
+        if inquiry.looks % STARTS_EVERY == 0 or starts.keys() != ends.keys():
             starts = await part(self._offsets(led, "earliest"), starts)
         seen = BrokerSeen(at_ms, ends, starts)
         seen = await part(self._disks(node, seen), replace(seen, sizes=before.sizes))
@@ -195,52 +202,58 @@ class Look:
         return replace(seen, groups=groups), refused[0] if refused else None
 
     async def _offsets(self, partitions: list[TopicPartition], where: str) -> Mapping[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for at in range(0, len(partitions), PARTITIONS_AT_ONCE):
             some = dict.fromkeys(partitions[at : at + PARTITIONS_AT_ONCE], where)
-            found |= {one: place.offset for one, place in (await self._admin.list_offsets(some)).items()}
-        return found
+            offsets |= {
+                partition: place.offset for partition, place in (await self._admin.list_offsets(some)).items()
+            }
+        return offsets
 
     async def _disks(self, node: int, seen: BrokerSeen) -> BrokerSeen:
         names = None
         if self._chosen.topics:
-            names = [one.name for one in self._known.topics if self._chosen.topic(one.name)]
+            names = [topic.name for topic in self._known.topics if self._chosen.topic(topic.name)]
         folders = (await self._admin.describe_log_dirs([node], names))[node]
-        working = [one for one in folders if one.problem is None]
-        told = bool(working) and all(one.total_bytes >= 0 for one in working)
+        working = [folder for folder in folders if folder.problem is None]
+        sizes_known = bool(working) and all(folder.total_bytes >= 0 for folder in working)
         return replace(
             seen,
-            sizes={partition: size for one in working for partition, size in one.partitions.items()},
-            disk_bytes=sum(one.total_bytes for one in working) if told else None,
-            disk_free_bytes=sum(one.usable_bytes for one in working) if told else None,
+            sizes={partition: size for folder in working for partition, size in folder.partitions.items()},
+            disk_bytes=sum(folder.total_bytes for folder in working) if sizes_known else None,
+            disk_free_bytes=sum(folder.usable_bytes for folder in working) if sizes_known else None,
         )
 
     async def _groups(self, node: int) -> tuple[GroupSeen, ...]:
         listed = [
-            one for one in await self._admin.list_groups(brokers=[node]) if self._chosen.group(one.group_id)
+            group
+            for group in await self._admin.list_groups(brokers=[node])
+            if self._chosen.group(group.group_id)
         ]
-        names = [one.group_id for one in listed]
+        names = [group.group_id for group in listed]
         described = await self._admin.describe_groups(names, missing_ok=True)
-        offsets = await self._admin.list_groups_offsets(one.group_id for one in listed if one.type != "share")
-        shared = await self._admin.list_share_groups_offsets(
-            one.group_id for one in listed if one.type == "share"
+        offsets = await self._admin.list_groups_offsets(
+            group.group_id for group in listed if group.type != "share"
         )
-        found = []
-        for one in listed:
-            about = described.get(one.group_id)
-            committed = {place: got.offset for place, got in offsets.get(one.group_id, {}).items()}
-            committed |= {place: got.offset for place, got in shared.get(one.group_id, {}).items()}
-            counted = {place: got.lag for place, got in shared.get(one.group_id, {}).items()}
+        shared = await self._admin.list_share_groups_offsets(
+            group.group_id for group in listed if group.type == "share"
+        )
+        groups_seen = []
+        for group in listed:
+            about = described.get(group.group_id)
+            committed = {place: got.offset for place, got in offsets.get(group.group_id, {}).items()}
+            committed |= {place: got.offset for place, got in shared.get(group.group_id, {}).items()}
+            counted = {place: got.lag for place, got in shared.get(group.group_id, {}).items()}
             lags = {
                 place: lag
                 for place, lag in counted.items()
                 if lag is not None and self._chosen.topic(place.topic)
             }
-            found.append(
+            groups_seen.append(
                 GroupSeen(
-                    name=one.group_id,
-                    type=one.type or "classic",
-                    state=one.state if about is None else about.state,
+                    name=group.group_id,
+                    type=group.type or "classic",
+                    state=group.state if about is None else about.state,
                     members=None if about is None else len(about.members),
                     committed={
                         place: offset
@@ -251,12 +264,12 @@ class Look:
                     lags=lags if counted and None not in counted.values() else None,
                 )
             )
-        return tuple(found)
+        return tuple(groups_seen)
 
 
 def _may_pass(problem: Exception) -> bool:
     if isinstance(problem, ExceptionGroup):
-        return any(_may_pass(one) for one in problem.exceptions)
+        return any(_may_pass(cause) for cause in problem.exceptions)
     return isinstance(problem, TidelogError) and problem.retriable
 
 

@@ -82,47 +82,47 @@ def growth(
     before: Mapping[TopicPartition, Seen], now: Mapping[TopicPartition, Seen]
 ) -> dict[TopicPartition, float]:
     """A second, of each partition that is known at two times; what shrank did not grow."""
-    found = {}
-    for partition, one in now.items():
+    rates = {}
+    for partition, seen in now.items():
         old = before.get(partition)
-        if old is not None and one.at_ms > old.at_ms:
-            found[partition] = max(0, one.value - old.value) * 1000 / (one.at_ms - old.at_ms)
-    return found
+        if old is not None and seen.at_ms > old.at_ms:
+            rates[partition] = max(0, seen.value - old.value) * 1000 / (seen.at_ms - old.at_ms)
+    return rates
 
 
 def topic_rows(before: Frame | None, now: Frame) -> list[TopicRow]:
     records_in = _by_topic(growth(before.ends, now.ends) if before else {})
     bytes_in = _by_topic(growth(before.sizes, now.sizes) if before else {})
     records_out, bytes_out = _read(before, now)
-    ends = _by_topic({one: seen.value for one, seen in now.ends.items()})
-    starts = _by_topic({one: start for one, start in now.starts.items() if one in now.ends})
-    sizes = _by_topic({one: seen.value for one, seen in now.sizes.items()})
+    ends = _by_topic({partition: seen.value for partition, seen in now.ends.items()})
+    starts = _by_topic({partition: start for partition, start in now.starts.items() if partition in now.ends})
+    sizes = _by_topic({partition: seen.value for partition, seen in now.sizes.items()})
     lags: defaultdict[str, int] = defaultdict(int)
     groups: Counter[str] = Counter()
     for group, _, _ in now.groups.values():
-        groups.update({one.topic for one in group.committed})
+        groups.update({partition.topic for partition in group.committed})
         for partition, lag in _lags(group, now).items():
             lags[partition.topic] += lag
     rows = []
     for topic in now.topics:
         name, parts = topic.name, topic.partitions
-        known = name in ends and name in starts
+        is_known = name in ends and name in starts
         rows.append(
             TopicRow(
                 name=name,
                 internal=topic.internal,
                 partitions=len(parts),
-                replication_factor=max((len(one.replicas) for one in parts), default=0),
+                replication_factor=max((len(partition.replicas) for partition in parts), default=0),
                 records_in_per_sec=records_in.get(name),
                 bytes_in_per_sec=bytes_in.get(name),
                 records_out_per_sec=records_out.get(name),
                 bytes_out_per_sec=bytes_out.get(name),
-                records=max(0, int(ends[name] - starts[name])) if known else None,
+                records=max(0, int(ends[name] - starts[name])) if is_known else None,
                 size_bytes=int(sizes[name]) if name in sizes else None,
                 groups=groups[name],
                 lag=lags.get(name),
-                under_replicated=sum(_lacks(one, now) for one in parts),
-                offline=sum(one.leader < 0 for one in parts),
+                under_replicated=sum(_lacks(partition, now) for partition in parts),
+                offline=sum(partition.leader < 0 for partition in parts),
             )
         )
     return rows
@@ -153,7 +153,7 @@ def group_rows(before: Frame | None, now: Frame, lags: Mapping[str, tuple[int, .
                 type=group.type,
                 state=group.state,
                 members=group.members,
-                topics=len({one.topic for one in group.committed}),
+                topics=len({partition.topic for partition in group.committed}),
                 partitions=len(group.committed),
                 lag=lag,
                 lag_per_sec=trend,
@@ -176,23 +176,23 @@ def broker_rows(before: Frame | None, now: Frame) -> list[BrokerRow]:
     records = growth(before.ends, now.ends) if before else {}
     sizes = growth(before.sizes, now.sizes) if before else {}
     for topic in now.topics:
-        for one in topic.partitions:
-            leaders[one.leader] += 1
-            replicas.update(one.replicas)
-            lacking[one.leader] += _lacks(one, now)
-            behind.update(node for node in one.replicas if node not in one.in_sync)
-            partition = TopicPartition(topic.name, one.index)
-            for rates, found in ((records, records_in), (sizes, bytes_in)):
+        for info in topic.partitions:
+            leaders[info.leader] += 1
+            replicas.update(info.replicas)
+            lacking[info.leader] += _lacks(info, now)
+            behind.update(node for node in info.replicas if node not in info.in_sync)
+            partition = TopicPartition(topic.name, info.index)
+            for rates, totals in ((records, records_in), (sizes, bytes_in)):
                 if partition in rates:
-                    found[one.leader] += rates[partition]
+                    totals[info.leader] += rates[partition]
     rows = []
     for node in sorted({*now.nodes, *replicas}):
-        known, seen = now.nodes.get(node), now.brokers.get(node)
+        address, seen = now.nodes.get(node), now.brokers.get(node)
         rows.append(
             BrokerRow(
                 id=node,
-                address="" if known is None else f"{known.host}:{known.port}",
-                rack=None if known is None else known.rack,
+                address="" if address is None else f"{address.host}:{address.port}",
+                rack=None if address is None else address.rack,
                 controller=node == now.controller,
                 leaders=leaders[node],
                 replicas=replicas[node],
@@ -204,15 +204,17 @@ def broker_rows(before: Frame | None, now: Frame) -> list[BrokerRow]:
                 size_bytes=None if seen is None else sum(seen.sizes.values()),
                 disk_bytes=None if seen is None else seen.disk_bytes,
                 disk_free_bytes=None if seen is None else seen.disk_free_bytes,
-                problem="is not running" if known is None else now.problems.get(node),
+                problem="is not running" if address is None else now.problems.get(node),
             )
         )
     return rows
 
 
-def _lacks(one: Partition, now: Frame) -> bool:
+def _lacks(partition: Partition, now: Frame) -> bool:
     return under_replicated(
-        one.replicas, now.adding.get(TopicPartition(one.topic, one.index), ()), one.in_sync
+        partition.replicas,
+        now.adding.get(TopicPartition(partition.topic, partition.index), ()),
+        partition.in_sync,
     )
 
 
@@ -227,18 +229,18 @@ def _lags(group: GroupSeen, frame: Frame) -> Mapping[TopicPartition, int]:
     if group.lags is not None:
         return group.lags
     return {
-        one: max(0, frame.ends[one].value - max(offset, frame.starts.get(one, 0)))
-        for one, offset in group.committed.items()
-        if one in frame.ends
+        partition: max(0, frame.ends[partition].value - max(offset, frame.starts.get(partition, 0)))
+        for partition, offset in group.committed.items()
+        if partition in frame.ends
     }
 
 
 def _moved(old: GroupSeen, new: GroupSeen) -> dict[TopicPartition, int]:
     """Records that the group has done with; a group that went back has read nothing."""
     return {
-        one: max(0, offset - old.committed[one])
-        for one, offset in new.committed.items()
-        if one in old.committed
+        partition: max(0, offset - old.committed[partition])
+        for partition, offset in new.committed.items()
+        if partition in old.committed
     }
 
 
@@ -271,13 +273,13 @@ def _mean_bytes(partition: TopicPartition, frame: Frame) -> float | None:
 
 
 def _by_topic(values: Mapping[TopicPartition, float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for partition, value in values.items():
-        found[partition.topic] = found.get(partition.topic, 0) + value
-    return found
+        sums[partition.topic] = sums.get(partition.topic, 0) + value
+    return sums
 
 
 def total(values: Iterable[float | None]) -> float | None:
     """Of what is known."""
-    known = [one for one in values if one is not None]
-    return sum(known) if known else None
+    amounts = [value for value in values if value is not None]
+    return sum(amounts) if amounts else None

@@ -44,7 +44,7 @@ def draw(view: View, picture: Picture | None, width: int, height: int) -> list[T
     if width < 1 or height < 1:
         return []
     if view.help:
-        return [_line(one, width) for one in HELP.splitlines()[:height]]
+        return [_line(line, width) for line in HELP.splitlines()[:height]]
     if picture is None:
         return [_line("tidelog top: polling…", width)]
     top = [_title(view, picture, width), _sums(view, picture, width), _health(picture, width)]
@@ -74,16 +74,16 @@ def _title(view: View, picture: Picture, width: int) -> Text:
 
 
 def _sums(view: View, picture: Picture, width: int) -> Text:
-    topics = [one for one in picture.topics if view.internal or not one.internal]
+    topics = [topic for topic in picture.topics if view.internal or not topic.internal]
     groups = picture.groups
-    records_in = total(one.records_in_per_sec for one in topics)
-    bytes_in = total(one.bytes_in_per_sec for one in topics)
-    records_out = total(one.records_out_per_sec for one in topics)
-    lag = total(one.lag for one in groups)
+    records_in = total(topic.records_in_per_sec for topic in topics)
+    bytes_in = total(topic.bytes_in_per_sec for topic in topics)
+    records_out = total(topic.records_out_per_sec for topic in topics)
+    lag = total(group.lag for group in groups)
     parts = (
         f"{_count(len(picture.frame.nodes), 'broker')}",
         f"{_count(len(topics), 'topic')}",
-        f"{_count(sum(one.partitions for one in topics), 'partition')}",
+        f"{_count(sum(topic.partitions for topic in topics), 'partition')}",
         f"{_count(len(groups), 'group')}",
         f"in {rate(records_in)}/s {size(bytes_in)}/s",
         f"out {rate(records_out)}/s",
@@ -101,14 +101,14 @@ def _health(picture: Picture, width: int) -> Text:
 
 def problems(picture: Picture) -> list[str]:
     """What is wrong, the worst first."""
-    offline = sum(one.offline for one in picture.topics)
-    lacking = sum(one.under_replicated for one in picture.topics)
-    told = picture.frame.problems
-    found = [plain(told[CLUSTER])] if CLUSTER in told else []
-    found += [f"{_count(offline, 'partition')} without a leader"] if offline else []
-    found += [f"{_count(lacking, 'partition')} under-replicated"] if lacking else []
-    found += [f"broker {one.id} {plain(one.problem)}" for one in picture.brokers if one.problem]
-    return found
+    offline = sum(topic.offline for topic in picture.topics)
+    lacking = sum(topic.under_replicated for topic in picture.topics)
+    problem_texts = picture.frame.problems
+    lines = [plain(problem_texts[CLUSTER])] if CLUSTER in problem_texts else []
+    lines += [f"{_count(offline, 'partition')} without a leader"] if offline else []
+    lines += [f"{_count(lacking, 'partition')} under-replicated"] if lacking else []
+    lines += [f"broker {broker.id} {plain(broker.problem)}" for broker in picture.brokers if broker.problem]
+    return lines
 
 
 def _tabs(view: View, rows: int, first: int, shown: int, width: int) -> Text:
@@ -150,8 +150,8 @@ def _row(columns: list[TopColumn], row: Any, width: int) -> Text:
 
 
 def _widths(columns: list[TopColumn], width: int) -> list[int]:
-    others = sum(one.cells + 1 for one in columns[1:])
-    return [max(1, width - others), *(one.cells for one in columns[1:])]
+    others = sum(column.cells + 1 for column in columns[1:])
+    return [max(1, width - others), *(column.cells for column in columns[1:])]
 
 
 def _cell(text: str, cells: int, left: bool) -> str:

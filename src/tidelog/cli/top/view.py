@@ -57,10 +57,10 @@ class View:
         """All that pass the filter, in order."""
         rows: Sequence[Any] = getattr(picture, self.place)
         if self.place == "topics" and not self.internal:
-            rows = [one for one in rows if not one.internal]
+            rows = [row for row in rows if not row.internal]
         name, wanted = self.columns[0], self.here.filter.lower()
-        found = [one for one in rows if wanted in name.text(one).lower()] if wanted else list(rows)
-        return ordered(found, self.columns[self.here.column], self.here.backwards)
+        matching = [row for row in rows if wanted in name.text(row).lower()] if wanted else list(rows)
+        return ordered(matching, self.columns[self.here.column], self.here.backwards)
 
     def scrolled(self, count: int, page: int) -> int:
         """The first row to show of `count`, when `page` fit; never past the end."""

@@ -117,7 +117,7 @@ async def list_groups(
 
 
 async def at_coordinator(
-    cluster: Cluster, group_id: str, what: str, ask: Callable[[Requester], Any], timeout_ms: int
+    cluster: Cluster, group_id: str, purpose: str, ask: Callable[[Requester], Any], timeout_ms: int
 ) -> Any:
     """Asks the group's coordinator; each attempt looks for the current one."""
     coordinator = CoordinatorLookup(cluster, CoordinatorType.GROUP, group_id)
@@ -129,7 +129,7 @@ async def at_coordinator(
             coordinator.failed(problem)
             raise
 
-    return await cluster.retrying(what, attempt, timeout_ms)
+    return await cluster.retrying(purpose, attempt, timeout_ms)
 
 
 async def describe_groups(

@@ -31,7 +31,7 @@ Ask = Callable[[Requester, list[str]], Awaitable[Mapping[str, T | errors.Tidelog
 
 
 async def ask_coordinators(
-    cluster: Cluster, group_ids: Iterable[str], what: str, ask: Ask[T], *, timeout_ms: int
+    cluster: Cluster, group_ids: Iterable[str], purpose: str, ask: Ask[T], *, timeout_ms: int
 ) -> tuple[dict[str, T], dict[str, errors.TidelogError]]:
     """The answers by group, and the errors of the other groups.  Retriable errors are retried; a coordinator that
     cannot be reached does not keep the others from being asked."""
@@ -64,7 +64,7 @@ async def ask_coordinators(
             raise passing
 
     try:
-        await cluster.retrying(what, ask_the_rest, timeout_ms)
+        await cluster.retrying(purpose, ask_the_rest, timeout_ms)
     except errors.TidelogError as problem:
         problems |= dict.fromkeys(left(), problem)
     return answered, problems

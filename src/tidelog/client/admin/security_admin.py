@@ -108,16 +108,16 @@ class SecurityAdmin:
         check(answer.error_code, "the ACLs could not be described", answer.error_message)
         return sorted(
             AclBinding(
-                acl_code(AclResourceType, one.resource_type),
-                acl_code(AclPatternType, one.pattern_type),
-                one.resource_name,
+                acl_code(AclResourceType, resource.resource_type),
+                acl_code(AclPatternType, resource.pattern_type),
+                resource.resource_name,
                 acl.principal,
                 acl.host,
                 acl_code(AclOperation, acl.operation),
                 acl_code(AclPermission, acl.permission_type),
             )
-            for one in answer.resources
-            for acl in one.acls
+            for resource in answer.resources
+            for acl in resource.acls
         )
 
     async def create_acls(self, bindings: AclBinding | Iterable[AclBinding]) -> None:
@@ -145,9 +145,9 @@ class SecurityAdmin:
         raise_all(
             "some ACLs could not be created",
             [
-                problem_of(one.error_code, str(binding), one.error_message)
-                for binding, one in outcomes
-                if one.error_code
+                problem_of(outcome.error_code, str(binding), outcome.error_message)
+                for binding, outcome in outcomes
+                if outcome.error_code
             ],
         )
 
@@ -157,12 +157,12 @@ class SecurityAdmin:
         gone = await admin.delete_acls(AclFilter(principal="User:alice"))
         """
         wanted = [filters] if isinstance(filters, AclFilter) else list(filters)
-        request = DeleteAclsRequest([DeleteAclsFilter(*_filter(one)) for one in wanted])
+        request = DeleteAclsRequest([DeleteAclsFilter(*_filter(acl_filter)) for acl_filter in wanted])
         answer = await self._ask(request, DeleteAclsResponse)
         problems = [
-            problem_of(one.error_code, "a filter of ACLs", one.error_message)
-            for one in answer.filter_results
-            if one.error_code
+            problem_of(result.error_code, "a filter of ACLs", result.error_message)
+            for result in answer.filter_results
+            if result.error_code
         ]
         raise_all("some ACLs could not be deleted", problems)
         return sorted(
@@ -176,8 +176,8 @@ class SecurityAdmin:
                     acl_code(AclOperation, acl.operation),
                     acl_code(AclPermission, acl.permission_type),
                 )
-                for one in answer.filter_results
-                for acl in one.matching_acls
+                for result in answer.filter_results
+                for acl in result.matching_acls
             }
         )
 
@@ -195,17 +195,17 @@ class SecurityAdmin:
         answer = await self._ask(request, DescribeUserScramCredentialsResponse)
         check(answer.error_code, "the users could not be described", answer.error_message)
         problems = [
-            problem_of(one.error_code, f"user {one.user!r}", one.error_message)
-            for one in answer.results
-            if one.error_code
+            problem_of(result.error_code, f"user {result.user!r}", result.error_message)
+            for result in answer.results
+            if result.error_code
         ]
         raise_all("some users could not be described", problems)
         return {
-            one.user: {
+            result.user: {
                 _MECHANISMS.get(info.mechanism, f"mechanism {info.mechanism}"): info.iterations
-                for info in one.credential_infos
+                for info in result.credential_infos
             }
-            for one in sorted(answer.results, key=lambda one: one.user)
+            for result in sorted(answer.results, key=lambda result: result.user)
         }
 
     async def alter_user_scram_credentials(
@@ -237,9 +237,9 @@ class SecurityAdmin:
             request.upsertions.append(scram.ScramCredentialUpsertion(name, code, iterations, salt, salted))
         answer = await self._ask(request, scram.AlterUserScramCredentialsResponse)
         problems = [
-            problem_of(one.error_code, f"user {one.user!r}", one.error_message)
-            for one in answer.results
-            if one.error_code
+            problem_of(result.error_code, f"user {result.user!r}", result.error_message)
+            for result in answer.results
+            if result.error_code
         ]
         raise_all("some users could not be changed", problems)
 
@@ -262,11 +262,11 @@ class SecurityAdmin:
         request = DescribeClientQuotasRequest(components, strict and entity is not None)
         answer = await self._ask(request, DescribeClientQuotasResponse)
         check(answer.error_code, "the quotas could not be described", answer.error_message)
-        found: dict[QuotaEntity, dict[str, float]] = {}
-        for one in answer.entries or ():
-            names = {part.entity_type: part.entity_name or DEFAULT_ENTITY for part in one.entity}
-            found[QuotaEntity.of(names)] = {value.key: value.value for value in one.values}
-        return dict(sorted(found.items(), key=lambda pair: str(pair[0])))
+        quotas: dict[QuotaEntity, dict[str, float]] = {}
+        for entry in answer.entries or ():
+            names = {part.entity_type: part.entity_name or DEFAULT_ENTITY for part in entry.entity}
+            quotas[QuotaEntity.of(names)] = {value.key: value.value for value in entry.values}
+        return dict(sorted(quotas.items(), key=lambda pair: str(pair[0])))
 
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
@@ -288,11 +288,11 @@ class SecurityAdmin:
         request = quotas_altered.AlterClientQuotasRequest(entries, validate_only)
         answer = await self._ask(request, quotas_altered.AlterClientQuotasResponse)
         problems = []
-        for one in answer.entries:
-            if one.error_code:
-                names = {part.entity_type: part.entity_name or DEFAULT_ENTITY for part in one.entity}
+        for entry in answer.entries:
+            if entry.error_code:
+                names = {part.entity_type: part.entity_name or DEFAULT_ENTITY for part in entry.entity}
                 subject = f"the quotas of {QuotaEntity.of(names)}"
-                problems.append(problem_of(one.error_code, subject, one.error_message))
+                problems.append(problem_of(entry.error_code, subject, entry.error_message))
         raise_all("some quotas could not be changed", problems)
 
     # Delegation tokens
@@ -308,7 +308,7 @@ class SecurityAdmin:
         request = CreateDelegationTokenRequest(
             kind or None,
             name or None,
-            [CreatableRenewers(*_principal(one)) for one in names_of(renewers)],
+            [CreatableRenewers(*_principal(renewer)) for renewer in names_of(renewers)],
             max_lifetime_ms,
         )
         answer = await self._ask(request, CreateDelegationTokenResponse)
@@ -349,21 +349,21 @@ class SecurityAdmin:
         """
         named = None
         if owners is not None:
-            named = [DescribeDelegationTokenOwner(*_principal(one)) for one in names_of(owners)]
+            named = [DescribeDelegationTokenOwner(*_principal(owner)) for owner in names_of(owners)]
         answer = await self._ask(DescribeDelegationTokenRequest(named), DescribeDelegationTokenResponse)
         check(answer.error_code, "the delegation tokens could not be described")
         return [
             DelegationToken(
-                one.token_id,
-                bytes(one.hmac),
-                f"{one.principal_type}:{one.principal_name}",
-                f"{one.token_requester_principal_type}:{one.token_requester_principal_name}",
-                tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in one.renewers),
-                one.issue_timestamp,
-                one.expiry_timestamp,
-                one.max_timestamp,
+                token.token_id,
+                bytes(token.hmac),
+                f"{token.principal_type}:{token.principal_name}",
+                f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
+                tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers),
+                token.issue_timestamp,
+                token.expiry_timestamp,
+                token.max_timestamp,
             )
-            for one in answer.tokens
+            for token in answer.tokens
         ]
 
     async def _ask(self, request: Message, kind: type[Answer]) -> Answer:
@@ -375,8 +375,8 @@ class SecurityAdmin:
         return await cluster.retrying(type(request).__name__.removesuffix("Request"), ask, self._timeout_ms)
 
 
-def _filter(one: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
-    kind, pattern, name, principal, host, operation, permission = one
+def _filter(acl_filter: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
+    kind, pattern, name, principal, host, operation, permission = acl_filter
     return kind, name, pattern, principal, host, operation, permission
 
 

@@ -81,8 +81,8 @@ async def describe_all(
         answer = await connection.ask(request, DescribeShareGroupOffsetsResponse)
         return offsets_by_group(answer.groups, partial(_offsets, some=True))
 
-    what = "DescribeShareGroupOffsets"
-    offsets, problems = await ask_coordinators(cluster, group_ids, what, ask, timeout_ms=timeout_ms)
+    purpose = "DescribeShareGroupOffsets"
+    offsets, problems = await ask_coordinators(cluster, group_ids, purpose, ask, timeout_ms=timeout_ms)
     raise_all("some offsets could not be fetched", list(dict.fromkeys(problems.values())))
     return offsets
 

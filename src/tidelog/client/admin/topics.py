@@ -165,10 +165,10 @@ def _topic_problem(code: int, name: str, message: str | None) -> errors.TidelogE
         return errors.UnknownTopicOrPartition(f"there is no topic {name!r}: check the name, or create it")
     if code == errors.TopicAlreadyExists.code:
         return errors.TopicAlreadyExists(f"Topic {name!r} already exists.")
-    what = f"topic {name!r}"
-    if message is not None and message.lower().startswith(f"{what} ".lower()):
+    subject = f"topic {name!r}"
+    if message is not None and message.lower().startswith(f"{subject} ".lower()):
         return errors.by_code(code)(message)  # the broker's text names the topic already
-    return problem_of(code, what, message)
+    return problem_of(code, subject, message)
 
 
 async def _check_controller(cluster: Cluster, codes: Sequence[int]) -> None:

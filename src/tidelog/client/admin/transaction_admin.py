@@ -191,7 +191,7 @@ class TransactionAdmin:
         await cluster.retrying("WriteTxnMarkers", ask, self._timeout_ms, (errors.InvalidTxnState,))
 
     async def _at_coordinator(
-        self, transactional_id: str, what: str, ask: Callable[[Requester], Awaitable[T]]
+        self, transactional_id: str, purpose: str, ask: Callable[[Requester], Awaitable[T]]
     ) -> T:
         """Asks the coordinator of the id; each attempt looks for the current one."""
         cluster = self._running()
@@ -204,7 +204,7 @@ class TransactionAdmin:
                 coordinator.failed(problem)
                 raise
 
-        return await cluster.retrying(what, attempt, self._timeout_ms)
+        return await cluster.retrying(purpose, attempt, self._timeout_ms)
 
 
 async def _list(cluster: Cluster, request: ListTransactionsRequest) -> list[TransactionListing]:

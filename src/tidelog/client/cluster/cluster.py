@@ -272,7 +272,7 @@ class Cluster:
 
     async def retrying(
         self,
-        what: str,
+        purpose: str,
         attempt: Callable[[], Awaitable[T]],
         timeout_ms: int,
         final: tuple[type[errors.TidelogError], ...] = (),
@@ -292,7 +292,7 @@ class Cluster:
                         last = problem
                     await asyncio.sleep(backoff.failed() / 1000)
         except TimeoutError:
-            raise last or errors.RequestTimedOut(f"{what} took longer than {timeout_ms} ms") from None
+            raise last or errors.RequestTimedOut(f"{purpose} took longer than {timeout_ms} ms") from None
 
 
 def _unreachable(failures: dict[Address, Unreachable]) -> Unreachable:

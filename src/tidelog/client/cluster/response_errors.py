@@ -19,9 +19,9 @@ def check(code: int, subject: str, message: str | None = None) -> None:
         raise problem_of(code, subject, message)
 
 
-def raise_all(what: str, problems: Sequence[errors.TidelogError]) -> None:
+def raise_all(summary: str, problems: Sequence[errors.TidelogError]) -> None:
     """One failure is raised as it is, several as a group, so that none is lost."""
     if len(problems) == 1:
         raise problems[0]
     if problems:
-        raise ExceptionGroup(what, list(problems))
+        raise ExceptionGroup(summary, list(problems))

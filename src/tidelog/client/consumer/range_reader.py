@@ -82,10 +82,10 @@ class RangeReader:
                 f"{partition} was to be read up to {end}, but nothing is there from {start} on: it ends at {log_end}"
             )
 
-        what = f"{partition} from offset {start} on"
+        purpose = f"{partition} from offset {start} on"
         try:
             return await self._cluster.retrying(
-                what, attempt, self._timeout_ms, (errors.UnknownTopicOrPartition, errors.CorruptMessage)
+                purpose, attempt, self._timeout_ms, (errors.UnknownTopicOrPartition, errors.CorruptMessage)
             )
         except errors.OffsetNotAvailable as problem:
             raise errors.OffsetOutOfRange(str(problem)) from None

@@ -114,7 +114,7 @@ class CoordinatorOffsets:
             return {}
         return await self._retrying("OffsetFetch", lambda: self._ask_load(partitions), timeout_ms)
 
-    async def _retrying(self, what: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None) -> T:
+    async def _retrying(self, purpose: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None) -> T:
         async def watched() -> T:
             try:
                 return await attempt()
@@ -127,7 +127,7 @@ class CoordinatorOffsets:
         options = self._cluster.options
         most_ms = options.request_timeout_ms if timeout_ms is None else timeout_ms
         # A rebalance ends when the member takes part in it, which a caller that waits here does not.
-        return await self._cluster.retrying(what, watched, most_ms, (errors.RebalanceInProgress, _Gone))
+        return await self._cluster.retrying(purpose, watched, most_ms, (errors.RebalanceInProgress, _Gone))
 
     # Requests and answers
 
@@ -207,15 +207,15 @@ class CoordinatorOffsets:
         problem = problem_of(code, f"committing {partition} for group {self._group_id!r}")
         return self._out_of_group(partition) if isinstance(problem, OUT_OF_GROUP) else problem
 
-    def _out_of_group(self, what: str) -> CommitFailed:
+    def _out_of_group(self, subject: str) -> CommitFailed:
         committer = self._committer()
         if committer is not None and committer.generation_id < 0:
             return CommitFailed(
-                f"committing {what} for group {self._group_id!r}: the group has members, and only they may commit; "
+                f"committing {subject} for group {self._group_id!r}: the group has members, and only they may commit; "
                 "stop them first"
             )
         return CommitFailed(
-            f"committing {what} for group {self._group_id!r}: this consumer is not in the group any more, and "
+            f"committing {subject} for group {self._group_id!r}: this consumer is not in the group any more, and "
             "others may have its partitions; poll to join again, and poll more often, or raise "
             "max_poll_interval_ms"
         )

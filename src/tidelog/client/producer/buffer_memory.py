@@ -26,17 +26,17 @@ class BufferMemory(Memory):
     async def take(self, size: int, timeout_ms: float) -> None:
         if self.try_take(size):
             return
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (size, room)
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place = (size, granted)
         self._waiting.append(place)
         self.contended = True
         # Room may have been given back between the two looks.
         self._hand_out()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await room
+                await granted
         except BaseException as problem:
-            if room.done() and not room.cancelled():
+            if granted.done() and not granted.cancelled():
                 # The room was given just as the wait ended.
                 if isinstance(problem, TimeoutError):
                     return
@@ -58,11 +58,11 @@ class BufferMemory(Memory):
 
     def _hand_out(self) -> None:
         while self._waiting:
-            size, room = self._waiting[0]
-            if not room.done():
+            size, granted = self._waiting[0]
+            if not granted.done():
                 if self.used + size > self.bytes_max:
                     return
                 self.force_take(size)
-                room.set_result(None)
+                granted.set_result(None)
             self._waiting.popleft()
         self.contended = False

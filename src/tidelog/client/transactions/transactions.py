@@ -255,8 +255,8 @@ class ProducerTransactions:
                 coordinator.failed(problem)
                 raise
 
-        what = f"{type(request).__name__.removesuffix('Request')} of {self.id!r}"
-        return await self._cluster.retrying(what, attempt, self._max_block_ms)
+        purpose = f"{type(request).__name__.removesuffix('Request')} of {self.id!r}"
+        return await self._cluster.retrying(purpose, attempt, self._max_block_ms)
 
 
 def _check_added(answer: AddPartitionsToTxnResponse) -> None:

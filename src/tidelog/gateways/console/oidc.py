@@ -156,11 +156,11 @@ class OidcLogin:
         keys = await self._keys.keys(KeyEndpoint(provider.jwks_uri, self._connection), key_id_of(token))
         now_ms = self._services.clock.now_ms()
         try:
-            said = validate_token(token, keys, policy, now_ms)
+            token_identity = validate_token(token, keys, policy, now_ms)
         except TokenRefused as problem:
             raise LoginFailed(DOES_NOT_COUNT, str(problem)) from None
-        groups = tuple(f"Group:{group}" for group in said.groups)
-        return HttpIdentity(f"User:{said.name}", groups, now_ms + settings.session_ms_max, ())
+        groups = tuple(f"Group:{group}" for group in token_identity.groups)
+        return HttpIdentity(f"User:{token_identity.name}", groups, now_ms + settings.session_ms_max, ())
 
     # The provider
 

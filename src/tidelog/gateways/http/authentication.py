@@ -103,11 +103,11 @@ class Authentication:
         if given:
             identity = await self._logged_in(scope, scheme, proof)
         else:
-            found = self._of_cookie(headers)
-            if found is None:
+            cookie_identity = self._of_cookie(headers)
+            if cookie_identity is None:
                 # No attempt, so that it is neither delayed nor counted.
                 raise _challenge()
-            identity = found
+            identity = cookie_identity
         return self._session(scope, identity.principal, identity.groups)
 
     def anonymous(self, scope: Scope) -> Session:
@@ -139,9 +139,9 @@ class Authentication:
         if len(user) + len(proof) > LOGIN_BYTES_MAX:
             raise await self.refused(scope, user, "the login is too long")
         key = hmac.digest(self._key, f"{mechanism}\0{user}\0{proof}".encode("utf-8", "replace"), "sha256")
-        known = self._verdict(key, user)
-        if known is not None:
-            return known
+        verdict = self._verdict(key, user)
+        if verdict is not None:
+            return verdict
         failing = self._failing_key(scope, user)
         now_ms = self._now_ms()
         by_password = mechanism == "PLAIN"  # nobody guesses a signature

@@ -136,8 +136,8 @@ class Guard:
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
-        one = given if _GIVEN_ID.fullmatch(given) else uuid4().hex
-        request_id.set(one)  # the task of this request has a context of its own
+        id_of_request = given if _GIVEN_ID.fullmatch(given) else uuid4().hex
+        request_id.set(id_of_request)  # the task of this request has a context of its own
         begun = False
 
         async def sending(message: Message) -> None:
@@ -145,10 +145,10 @@ class Guard:
             if message["type"] == "http.response.start":
                 begun = True
                 self._around.statuses[message["status"]] += 1
-                told = MutableHeaders(scope=message)
-                told["x-request-id"] = one
-                told.setdefault("x-content-type-options", "nosniff")
-                told.setdefault("x-frame-options", "DENY")
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = id_of_request
+                headers.setdefault("x-content-type-options", "nosniff")
+                headers.setdefault("x-frame-options", "DENY")
             elif body.refused and not message.get("more_body"):
                 # All of the answer is on its way before the rest of the body is read.
                 await send({**message, "more_body": True})
@@ -173,9 +173,9 @@ class Guard:
         try:
             self._check(scope["method"], headers)
             if self._crowded() and not scope["path"].startswith(HEALTH):
-                room = self._around.config.tidelog_http_connections_max
-                said = f"too many are connected: tidelog.http.connections.max is {room}"
-                raise Problem(503, said, headers=CLOSING | {"retry-after": "1"})
+                connections_max = self._around.config.tidelog_http_connections_max
+                reason = f"too many are connected: tidelog.http.connections.max is {connections_max}"
+                raise Problem(503, reason, headers=CLOSING | {"retry-after": "1"})
             scope[AUTHENTICATION] = self._authentication
             session = await self._identify(scope)
             await self._within_quota(session, partial(self._app, scope, receiving, sending))
@@ -193,8 +193,10 @@ class Guard:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if begun:
                 return  # the client sees an answer that ends too early
-            told = Problem(500, f"this is a bug in the broker, which logged it as request {one}: {problem!r}")
-            await told.answer()(scope, receive, sending)
+            problem_answer = Problem(
+                500, f"this is a bug in the broker, which logged it as request {id_of_request}: {problem!r}"
+            )
+            await problem_answer.answer()(scope, receive, sending)
 
     async def _identify(self, scope: Scope) -> Session | None:
         """Raises `Problem` 401 for a request without a login where it needs one."""
@@ -249,7 +251,7 @@ class Guard:
         name = _name_of(host)
         if name == "localhost" or name.endswith(".localhost") or name in self._around.names:
             return True
-        return name in {one.lower() for one in allowed} or _is_address(name)
+        return name in {allowed_name.lower() for allowed_name in allowed} or _is_address(name)
 
     def _check_origin(self, host: str, headers: Headers) -> None:
         origin = headers.get("origin")
@@ -282,9 +284,11 @@ def _is_console(path: str) -> bool:
 
 
 def _to_login(scope: Scope) -> Response:
-    asked = quote(scope["path"]) + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
+    wanted_url = quote(scope["path"]) + (
+        f"?{query}" if (query := scope["query_string"].decode("latin-1")) else ""
+    )
     return RedirectResponse(
-        f"/console/login?next={quote(asked, safe='')}", 303, {"cache-control": "no-store"}
+        f"/console/login?next={quote(wanted_url, safe='')}", 303, {"cache-control": "no-store"}
     )
 
 

@@ -74,9 +74,9 @@ class Split:
                 at += 1
                 continue
             if self._quoted:
-                at = found.start() if (found := _INSIDE.search(piece, at)) else size
+                at = match.start() if (match := _INSIDE.search(piece, at)) else size
             else:
-                at = found.end() if (found := _OUTSIDE.match(piece, at)) else at
+                at = match.end() if (match := _OUTSIDE.match(piece, at)) else at
             if at == size:
                 return size
             mark, at = piece[at], at + 1
@@ -96,7 +96,7 @@ class Split:
 
 
 def parse_long(text: str) -> Any:
-    """As `json_text.asked` does.  For a thread: others have their turn."""
+    """As `json_text.parse_request` does.  For a thread: others have their turn."""
     long = _long_ones(text)
     value, at = _value(text, _behind(text, 0), long)
     at = _behind(text, at)
@@ -108,7 +108,7 @@ def parse_long(text: str) -> Any:
 def _long_ones(text: str) -> set[int]:
     """Where the objects and arrays begin that are too long to be read at once."""
     begun: list[int] = []
-    found = set()
+    starts = set()
     for mark in _WHOLE.finditer(text):
         at = mark.start()
         if text[at] in "{[":
@@ -116,13 +116,13 @@ def _long_ones(text: str) -> set[int]:
         elif text[at] in "}]" and begun:
             start = begun.pop()
             if at - start >= PART:
-                found.add(start)
-    return found
+                starts.add(start)
+    return starts
 
 
 def _behind(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    spaces = _SPACE.match(text, at)
+    return at if spaces is None else spaces.end()
 
 
 def _value(text: str, at: int, long: set[int]) -> tuple[Any, int]:

@@ -15,19 +15,19 @@ def parse(text: bytes | str) -> Any:
     return DECODER.decode(text.decode() if isinstance(text, bytes) else text)
 
 
-def asked(text: bytes) -> Any:
+def parse_request(text: bytes) -> Any:
     """Of a request: text in it can also be said in UTF-8, as every protocol behind us needs it.  Long ones are for
     `json_steps`."""
-    found = parse(text)
-    check_text(text.decode(), found)
-    return found
+    value = parse(text)
+    check_text(text.decode(), value)
+    return value
 
 
-def check_text(text: str, found: Any) -> None:
-    """ValueError when `found`, read from `text`, has half of a surrogate pair in it."""
+def check_text(text: str, value: Any) -> None:
+    """ValueError when `value`, read from `text`, has half of a surrogate pair in it."""
     if _SURROGATE.search(text):
         try:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("there is half of a surrogate pair in it, which is no letter") from None
 

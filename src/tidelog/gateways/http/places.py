@@ -40,8 +40,8 @@ class HttpPlaces(Generic[P]):
         """Counts one more; the one that has to go for it, if any."""
         self._by_host.setdefault(host, {})[place] = None
         self._count += 1
-        room = self._config().tidelog_http_connections_max
-        if self._count <= room:
+        connections_max = self._config().tidelog_http_connections_max
+        if self._count <= connections_max:
             return None
         crowd = max(self._by_host.values(), key=len)
         candidates = [other for other in crowd if other is not place]
@@ -49,7 +49,7 @@ class HttpPlaces(Generic[P]):
         idle = silent or next((other for other in candidates if not other.is_answered), None)
         if idle is not None:
             return idle
-        return candidates[0] if place not in crowd and len(crowd) > room // 2 else None
+        return candidates[0] if place not in crowd and len(crowd) > connections_max // 2 else None
 
     def left(self, place: P, host: str) -> None:
         """May be called twice."""

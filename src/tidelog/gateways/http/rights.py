@@ -238,9 +238,11 @@ def check(around: Surroundings, request: Request, path: str) -> None:
 def require(around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """Raises `Problem`, with the same words whether or not the resource exists."""
     if not allowed(around, operation, kind, name):
-        what = kind.name.lower().replace("_", " ")
+        kind_name = kind.name.lower().replace("_", " ")
         raise Problem(
-            403, f"{operation.name} on {what} {name!r} is not allowed: ask for an ACL or a role", FORBIDDEN
+            403,
+            f"{operation.name} on {kind_name} {name!r} is not allowed: ask for an ACL or a role",
+            FORBIDDEN,
         )
 
 

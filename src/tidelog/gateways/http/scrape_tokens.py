@@ -37,7 +37,7 @@ class ScrapeTokens:
             self._looked_ms = now_ms
             self._look(Path(path))
         digest = _digest(token)
-        return any(hmac.compare_digest(digest, one) for one in self._digests)
+        return any(hmac.compare_digest(digest, accepted) for accepted in self._digests)
 
     def _look(self, path: Path) -> None:
         try:

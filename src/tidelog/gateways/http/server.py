@@ -58,11 +58,11 @@ class HttpServer:
 
             server: Any = None
 
-            def room() -> int:
+            def connections_max() -> int:
                 return around.config.tidelog_http_connections_max
 
             config = uvicorn.Config(
-                application(around, lambda: len(server.server_state.connections) > room()),
+                application(around, lambda: len(server.server_state.connections) > connections_max()),
                 http=connections(
                     lambda: around.config,
                     around.connection_throttle_ms,

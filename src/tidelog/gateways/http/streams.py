@@ -20,10 +20,10 @@ async def until_stopped(stopping: asyncio.Event, stream: AsyncIterator[T]) -> An
             if not more.done():
                 return
             try:
-                found = more.result()
+                item = more.result()
             except StopAsyncIteration:
                 return
-            yield found
+            yield item
     finally:
         stopped.cancel()
         if more is not None and not more.done():

@@ -92,11 +92,11 @@ _PATTERNS = [(pattern.split("/"), pattern) for _, pattern in ENDPOINTS] + [
 
 def routes(around: Surroundings) -> list[BaseRoute]:
     gateway = _Gateway(around)
-    found: list[BaseRoute] = []
+    registry_routes: list[BaseRoute] = []
     for prefix in PREFIXES:
-        found.append(Route(prefix, gateway.answer, methods=METHODS))
-        found.append(Route(prefix + "/{rest:path}", gateway.answer, methods=METHODS))
-    return found
+        registry_routes.append(Route(prefix, gateway.answer, methods=METHODS))
+        registry_routes.append(Route(prefix + "/{rest:path}", gateway.answer, methods=METHODS))
+    return registry_routes
 
 
 class _Gateway:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from tidelog import errors
 from tidelog.gateways.http.guard import at_most
 from tidelog.gateways.http.json_steps import LONG, parse_long
-from tidelog.gateways.http.json_text import asked
+from tidelog.gateways.http.json_text import parse_request
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import TOPIC, visible
 from tidelog.gateways.http.surroundings import Surroundings
@@ -93,7 +93,7 @@ async def body_of(request: Request, status: int = 400, bytes_max: int | None = B
     check_sent(request)
     body = await request.body()
     try:
-        value = asked(body) if len(body) <= LONG else await asyncio.to_thread(_long, body)
+        value = parse_request(body) if len(body) <= LONG else await asyncio.to_thread(_long, body)
     except (ValueError, RecursionError) as problem:
         raise Problem(400, f"the body is not JSON: {problem}") from None
     if not isinstance(value, dict):
@@ -101,11 +101,11 @@ async def body_of(request: Request, status: int = 400, bytes_max: int | None = B
     return value
 
 
-def only(given: dict[str, Any], fields: Collection[str], what: str, status: int = 400) -> None:
+def only(given: dict[str, Any], fields: Collection[str], subject: str, status: int = 400) -> None:
     """Refuses unknown fields: one may be misspelt, and ignoring it would do something else than was meant."""
     strange = next((name for name in given if name not in fields), None)
     if strange is not None:
-        raise Problem(status, f"{what} has no field {strange[:100]!r}: use {', '.join(fields)}")
+        raise Problem(status, f"{subject} has no field {strange[:100]!r}: use {', '.join(fields)}")
 
 
 def flag(body: dict[str, Any], name: str) -> bool:
@@ -126,12 +126,12 @@ def _long(body: bytes) -> Any:
     return parse_long(body.decode())
 
 
-def number(value: Any, what: str, lowest: int = 0, status: int = 400, highest: int = INT32_MAX) -> int:
+def number(value: Any, subject: str, lowest: int = 0, status: int = 400, highest: int = INT32_MAX) -> int:
     """A whole number of a body or a path."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise Problem(status, f"{what} must be a whole number from {lowest} to {highest}, not {value!r}")
+        raise Problem(status, f"{subject} must be a whole number from {lowest} to {highest}, not {value!r}")
     return value
 
 
@@ -147,11 +147,11 @@ def time_of(given: Any, status: int = 400) -> int:
     return ms
 
 
-def unpacked(text: Any, what: str) -> bytes:
+def unpacked(text: Any, subject: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise Problem(400, f"{what} is not base64") from None
+        raise Problem(400, f"{subject} is not base64") from None
 
 
 def refused(problem: errors.TidelogError, topic_gone: int = 40403) -> Problem:

@@ -159,18 +159,18 @@ class ConsumerInstance(RebalanceListener):
         self._commit_by_itself()
         deadline_ms = self._clock.monotonic_ms() + bounds.wait_ms
         batch: list[WrittenRecord] = []
-        room = bounds.bytes_max
+        bytes_left = bounds.bytes_max
         self._in_hand.append(batch)
         try:
             while True:
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 async with self._in_turn:
                     await self._more(max(0, min(left_ms, SLICE_MS)))
-                    room, whole = await self._tell(batch, room, tell)
+                    bytes_left, whole = await self._tell(batch, bytes_left, tell)
                     if await gone():
                         self._left = [written.record for written in batch] + self._left
                         return []
-                    enough = whole or (batch and bounds.bytes_max - room >= self.options.bytes_min)
+                    enough = whole or (batch and bounds.bytes_max - bytes_left >= self.options.bytes_min)
                     if enough or left_ms <= 0 or self._closing:
                         self._sent |= {_partition(record): record.offset + 1 for record, _ in batch}
                         return [written.json for written in batch]
@@ -190,27 +190,27 @@ class ConsumerInstance(RebalanceListener):
             if not self._left:
                 raise
 
-    async def _tell(self, batch: list[WrittenRecord], room: int, tell: WriteRecord) -> tuple[int, bool]:
+    async def _tell(self, batch: list[WrittenRecord], bytes_left: int, tell: WriteRecord) -> tuple[int, bool]:
         """The room that is left, and whether the answer is full."""
         breath = 0
         while self._left:
             record = self._left[0]
             size = len(record.key or b"") + len(record.value or b"")
-            if batch and size > room:
-                return room, True
+            if batch and size > bytes_left:
+                return bytes_left, True
             try:
                 batch.append(WrittenRecord(record, await tell(record)))
             except Problem:
                 if batch:
-                    return room, True  # first answer with the records before this one
+                    return bytes_left, True  # first answer with the records before this one
                 raise
             self._left.pop(0)
-            room -= size
+            bytes_left -= size
             breath += len(batch[-1].json)
             if breath > BREATH_BYTES:
                 breath = 0
                 await asyncio.sleep(0)
-        return room, room <= 0
+        return bytes_left, bytes_left <= 0
 
     # Offsets
 

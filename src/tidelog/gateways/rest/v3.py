@@ -70,11 +70,11 @@ def _links(rest: Rest, request: Request) -> ClusterLinks:
 
 async def _cluster(rest: Rest, request: Request) -> dict[str, Any]:
     links = ClusterLinks(request, rest.around.cluster_id)
-    found = await (await rest.around.clients.admin()).describe_cluster()
+    cluster = await (await rest.around.clients.admin()).describe_cluster()
     return links.resource(
         "KafkaCluster",
         (),
-        controller=links.related("brokers", found.controller),
+        controller=links.related("brokers", cluster.controller),
         brokers=links.related("brokers"),
         consumer_groups=links.related("consumer-groups"),
         topics=links.related("topics"),
@@ -97,7 +97,7 @@ async def cluster(rest: Rest, request: Request) -> Response:
 
 
 async def _brokers(rest: Rest, links: ClusterLinks) -> list[dict[str, Any]]:
-    found = await (await rest.around.clients.admin()).describe_cluster()
+    cluster = await (await rest.around.clients.admin()).describe_cluster()
     return [
         links.resource(
             "KafkaBroker",
@@ -108,7 +108,7 @@ async def _brokers(rest: Rest, links: ClusterLinks) -> list[dict[str, Any]]:
             rack=node.rack,
             configs=links.related("brokers", node.id, "configs"),
         )
-        for _, node in sorted(found.nodes.items())
+        for _, node in sorted(cluster.nodes.items())
     ]
 
 
@@ -202,18 +202,18 @@ def _partition(links: ClusterLinks, topic: str, partition: Any) -> dict[str, Any
 
 
 async def partitions(rest: Rest, request: Request) -> Response:
-    links, found = _links(rest, request), rest.topic(request, TOPIC_GONE)
-    data = [_partition(links, found.name, partition) for partition in found.partitions]
-    return links.listed("KafkaPartitionList", ("topics", found.name, "partitions"), data)
+    links, topic = _links(rest, request), rest.topic(request, TOPIC_GONE)
+    data = [_partition(links, topic.name, partition) for partition in topic.partitions]
+    return links.listed("KafkaPartitionList", ("topics", topic.name, "partitions"), data)
 
 
 def one_partition(rest: Rest, request: Request) -> Any:
-    found = rest.topic(request, TOPIC_GONE)
+    topic = rest.topic(request, TOPIC_GONE)
     wanted = number(request.path_params["partition"], "a partition")
-    for partition in found.partitions:
+    for partition in topic.partitions:
         if partition.index == wanted:
             return partition
-    raise Problem(404, f"topic {found.name!r} has no partition {wanted}", TOPIC_GONE)
+    raise Problem(404, f"topic {topic.name!r} has no partition {wanted}", TOPIC_GONE)
 
 
 async def partition(rest: Rest, request: Request) -> Response:
@@ -259,8 +259,8 @@ def _config(
 async def configs(rest: Rest, request: Request) -> Response:
     links = _links(rest, request)
     resource, kind, where, more = _resource(rest, request)
-    found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
-    return links.listed(f"{kind}List", where, [_config(links, kind, where, entry, more) for entry in found])
+    entries = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
+    return links.listed(f"{kind}List", where, [_config(links, kind, where, entry, more) for entry in entries])
 
 
 async def configs_of_brokers(rest: Rest, request: Request) -> Response:
@@ -268,11 +268,11 @@ async def configs_of_brokers(rest: Rest, request: Request) -> Response:
     links = _links(rest, request)
     nodes = [broker.node_id for broker in rest.image.reachable_brokers]
     resources = {ConfigResource("broker", str(node)): node for node in nodes}
-    found = await (await rest.around.clients.admin()).describe_configs(list(resources))
+    by_resource = await (await rest.around.clients.admin()).describe_configs(list(resources))
     data = [
         _config(links, "KafkaBrokerConfig", ("brokers", node, "configs"), entry, {"broker_id": node})
         for resource, node in resources.items()
-        for entry in found[resource]
+        for entry in by_resource[resource]
     ]
     return links.listed("KafkaBrokerConfigList", ("brokers", "-", "configs"), data)
 
@@ -280,8 +280,8 @@ async def configs_of_brokers(rest: Rest, request: Request) -> Response:
 async def config(rest: Rest, request: Request) -> Response:
     links, name = _links(rest, request), request.path_params["name"]
     resource, kind, where, more = _resource(rest, request)
-    found = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
-    for entry in found:
+    entries = (await (await rest.around.clients.admin()).describe_configs([resource]))[resource]
+    for entry in entries:
         if entry.name == name:
             return JsonAnswer(_config(links, kind, where, entry, more))
     raise Problem(404, f"{resource} has no setting {name!r}")

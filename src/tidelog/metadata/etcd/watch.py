@@ -119,9 +119,9 @@ class _History:
             raise EtcdLost(str(problem)) from None
 
 
-def _restored(what: str) -> RolledBack:
+def _restored(symptom: str) -> RolledBack:
     return RolledBack(
-        f"etcd {what}: it was restored from a backup.  Restart this broker: it will compare its logs with the metadata."
+        f"etcd {symptom}: it was restored from a backup.  Restart this broker: it will compare its logs with the metadata."
     )
 
 

@@ -25,7 +25,7 @@ class OptionText:
     """The options of one source or sink.  `aliases`: the names of Spark's Kafka connector."""
 
     def __init__(
-        self, given: Mapping[str, str], option_names: Iterable[str], aliases: Mapping[str, str], what: str
+        self, given: Mapping[str, str], option_names: Iterable[str], aliases: Mapping[str, str], subject: str
     ) -> None:
         names = {name.lower(): name for name in option_names}
         also = {alias.lower(): name for alias, name in aliases.items()}
@@ -35,7 +35,7 @@ class OptionText:
             name = names.get(low) or also.get(low)
             if name is None:
                 if low not in OF_SPARK:
-                    raise PipelineError(_unknown(raw, [*names.values(), *aliases], what))
+                    raise PipelineError(_unknown(raw, [*names.values(), *aliases], subject))
             elif name in self._values and self._values[name] != value:
                 raise PipelineError(
                     f"option {name!r} is given twice, as {self._values[name]!r} and {value!r}"
@@ -109,10 +109,10 @@ def time_ms(text: str) -> int | None:
     return int(moment.timestamp() * 1000)
 
 
-def _unknown(name: str, option_names: list[str], what: str) -> str:
+def _unknown(name: str, option_names: list[str], subject: str) -> str:
     lowered = {option.lower(): option for option in option_names}
     near = difflib.get_close_matches(name.lower(), lowered, n=1)
     hint = (
         f": did you mean {lowered[near[0]]!r}?" if near else f": known are {', '.join(sorted(option_names))}"
     )
-    return f"the tidelog {what} has no option {name!r}{hint}"
+    return f"the tidelog {subject} has no option {name!r}{hint}"

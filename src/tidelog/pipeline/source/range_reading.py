@@ -87,8 +87,10 @@ def _first(options: SourceOptions, wanted: OffsetRange) -> int:
     return OffsetReader(options).first([wanted.partition])[wanted.partition]
 
 
-def lost(options: SourceOptions, what: str) -> None:
+def lost(options: SourceOptions, description: str) -> None:
     """Raises an error or logs a warning, as the option failOnDataLoss says."""
     if options.fail_on_data_loss:
-        raise PipelineError(f"data was lost: {what}. To go on without it, set option failOnDataLoss to false")
-    log.warning("Data was lost, and the query goes on (failOnDataLoss is false): %s", what)
+        raise PipelineError(
+            f"data was lost: {description}. To go on without it, set option failOnDataLoss to false"
+        )
+    log.warning("Data was lost, and the query goes on (failOnDataLoss is false): %s", description)

@@ -150,10 +150,10 @@ def shape_of(options: SourceOptions, schema: StructType) -> RowShape:
     return DecodedShape(schema, form, mode)
 
 
-def _check(schema: StructType, types: dict[str, DataType], what: str) -> None:
+def _check(schema: StructType, types: dict[str, DataType], subject: str) -> None:
     for field in schema.fields:
         if types.get(field.name) != field.dataType:
             columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
             raise PipelineError(
-                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}: there are {columns}"
+                f"{subject} has no column {field.name!r} of type {field.dataType.simpleString()}: there are {columns}"
             )

@@ -26,9 +26,9 @@ def declared(statement: Create) -> Relation:
     names = [name for name, _ in statement.columns]
     check_columns(names)
     key = statement.key or given.get("key")
-    for what, column in (("key", key), ("timestamp", given.get("timestamp"))):
+    for role, column in (("key", key), ("timestamp", given.get("timestamp"))):
         if column is not None and names and column not in names:
-            raise SqlError(f"the {what} {column!r} is not among the columns: {', '.join(names)}")
+            raise SqlError(f"the {role} {column!r} is not among the columns: {', '.join(names)}")
     if statement.kind == "table" and statement.query is None and key is None and format == "json":
         raise SqlError(f"table {statement.name} needs a key: id BIGINT PRIMARY KEY, or WITH (key='id')")
     relation = Relation(

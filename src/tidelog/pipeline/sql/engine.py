@@ -289,15 +289,15 @@ class Engine:
     # Catalog
 
     def _show(self, statement: statements.Show) -> Result:
-        if statement.what == "topics":
+        if statement.subject == "topics":
             with self._admin() as admin:
                 topics = admin.list_topics()
             rows: list[tuple[Any, ...]] = sorted((topic.name, len(topic.partitions)) for topic in topics)
             return Rows(["topic", "partitions"], iter(rows))
-        if statement.what == "queries":
+        if statement.subject == "queries":
             rows = [(name, topic, _state(running)) for name, (topic, running) in self.queries.items()]
             return Rows(["query", "topic", "state"], iter(rows))
-        kind = statement.what.removesuffix("s")
+        kind = statement.subject.removesuffix("s")
         rows = [
             (relation.name, relation.topic, relation.format, relation.key)
             for relation in self.catalog

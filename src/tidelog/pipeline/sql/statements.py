@@ -81,7 +81,7 @@ class Explain:
 
 @dataclass(frozen=True)
 class Show:
-    what: Literal["topics", "streams", "tables", "queries"]
+    subject: Literal["topics", "streams", "tables", "queries"]
 
 
 @dataclass(frozen=True)
@@ -199,12 +199,12 @@ class _SqlParser:
             if not self._take(word):
                 raise self._wrong(f"{word} is expected here")
 
-    def _name(self, what: str) -> str:
+    def _name(self, subject: str) -> str:
         if self.at >= len(self.tokens):
-            raise self._wrong(f"the name of {what} is missing")
+            raise self._wrong(f"the name of {subject} is missing")
         token = self.tokens[self.at]
         if token.token_type in (TokenType.L_PAREN, TokenType.COMMA, TokenType.NUMBER, TokenType.EQ):
-            raise self._wrong(f"the name of {what} is expected here")
+            raise self._wrong(f"the name of {subject} is expected here")
         self.at += 1
         name = token.text
         # Topics may have dots and dashes in their names without quotes.

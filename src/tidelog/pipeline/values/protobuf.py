@@ -105,7 +105,7 @@ def _read(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
 
 def _linked(files: list[descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
     try:
-        return link(files, {one.name: one for one in files})
+        return link(files, {file.name: file for file in files})
     except ProtoError as problem:
         raise PipelineError(f"the Protobuf schema is wrong: {files[-1].name}: {problem}") from None
 

@@ -9,15 +9,15 @@ from typing import Any
 from tidelog.registry.avro.types import MISSING, PRIMITIVES, AvroField, AvroType
 
 
-def canonical(type_: AvroType, known: frozenset[str] = frozenset()) -> str:
+def canonical(type_: AvroType, declared: frozenset[str] = frozenset()) -> str:
     """The schema without needless spaces, with attributes in a fixed order; other attributes of the author stay.  Types in
-    `known` belong to other schemas: they are named, not repeated."""
-    return _dump(_Writer(set(known), False).type(type_, ""))
+    `declared` belong to other schemas: they are named, not repeated."""
+    return _dump(_Writer(set(declared), False).type(type_, ""))
 
 
-def normal(type_: AvroType, known: frozenset[str] = frozenset()) -> str:
+def normal(type_: AvroType, declared: frozenset[str] = frozenset()) -> str:
     """As `canonical`, with unordered parts sorted."""
-    return _dump(_Writer(set(known), True).type(type_, ""))
+    return _dump(_Writer(set(declared), True).type(type_, ""))
 
 
 def _dump(value: Any) -> str:

@@ -289,10 +289,10 @@ def _extra(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key not in own}
 
 
-def _check_name(name: str, what: str) -> None:
+def _check_name(name: str, kind: str) -> None:
     if not _NAME.fullmatch(name):
         raise invalid_schema(
-            f"{name!r} is no name for a {what}: letters, digits and underscores, not a digit first"
+            f"{name!r} is no name for a {kind}: letters, digits and underscores, not a digit first"
         )
 
 

@@ -75,22 +75,22 @@ class _Parser:
 
     def _syntax(self, file: pb.FileDescriptorProto) -> None:
         at = self._at
-        what = at.next().text
+        keyword = at.next().text
         at.expect("=")
-        said = at.text(f"the {what}").decode("utf-8", "replace")
+        name = at.text(f"the {keyword}").decode("utf-8", "replace")
         at.expect(";")
-        if what == "edition":
-            number = pb.Edition.DESCRIPTOR.values_by_name.get(f"EDITION_{said}")
-            if number is None or not said[:1].isdigit():
-                raise ProtoError(f"the edition {said!r} is not known")
+        if keyword == "edition":
+            number = pb.Edition.DESCRIPTOR.values_by_name.get(f"EDITION_{name}")
+            if number is None or not name[:1].isdigit():
+                raise ProtoError(f"the edition {name!r} is not known")
             file.syntax, file.edition = "editions", number.number
             self._editions = True
-        elif said in ("proto2", "proto3"):
-            self._proto3 = said == "proto3"
+        elif name in ("proto2", "proto3"):
+            self._proto3 = name == "proto3"
             if self._proto3:
-                file.syntax = said
+                file.syntax = name
         else:
-            raise ProtoError(f"the syntax is proto2 or proto3, not {said!r}")
+            raise ProtoError(f"the syntax is proto2 or proto3, not {name!r}")
 
     def _import(self, file: pb.FileDescriptorProto) -> None:
         at = self._at
@@ -287,16 +287,16 @@ class _Parser:
         at.expect(";")
 
     def _ranges(self, most: int) -> list[tuple[int, int]]:
-        at, found = self._at, []
+        at, ranges = self._at, []
         while True:
             start = last = at.int("a number")
             if at.took("to"):
                 last = most if at.took("max") else at.int("the end of a range")
             if last < start:
                 raise ProtoError(f"the range {start} to {last} is empty")
-            found.append((start, last))
+            ranges.append((start, last))
             if not at.took(","):
-                return found
+                return ranges
 
     # Enums and services
 
@@ -407,7 +407,8 @@ class _Parser:
             value = at.text("the default")
             if field.type == FieldDescriptor.TYPE_BYTES:
                 return "".join(
-                    chr(one) if 32 <= one < 127 and one not in b"\"\\'" else f"\\{one:03o}" for one in value
+                    chr(byte) if 32 <= byte < 127 and byte not in b"\"\\'" else f"\\{byte:03o}"
+                    for byte in value
                 )
             return value.decode("utf-8", "replace")
         sign = "-" if at.took("-") else ""
@@ -441,37 +442,37 @@ class _Parser:
             ):
                 raise at.wrong(f"there is no option {'.'.join(names)!r}")
             here = getattr(here, name)
-        known = here.DESCRIPTOR.fields_by_name.get(names[-1])
-        if known is None or known.name == "uninterpreted_option":
+        option = here.DESCRIPTOR.fields_by_name.get(names[-1])
+        if option is None or option.name == "uninterpreted_option":
             raise at.wrong(f"there is no option {'.'.join(names)!r}")
         try:
-            if known.is_repeated:
-                getattr(here, known.name).append(self._value(known))
-            elif known.message_type is not None:
+            if option.is_repeated:
+                getattr(here, option.name).append(self._value(option))
+            elif option.message_type is not None:
                 from google.protobuf import text_format
 
-                text_format.Merge(at.between_braces(), getattr(here, known.name))
+                text_format.Merge(at.between_braces(), getattr(here, option.name))
             else:
-                setattr(here, known.name, self._value(known))
+                setattr(here, option.name, self._value(option))
         except (TypeError, ValueError) as problem:
             raise at.wrong(f"option {'.'.join(names)!r}: {problem}") from None
 
-    def _value(self, known: Any) -> Any:
+    def _value(self, option: Any) -> Any:
         at = self._at
-        if known.type == FieldDescriptor.TYPE_BOOL:
+        if option.type == FieldDescriptor.TYPE_BOOL:
             word = at.next().text
             if word not in ("true", "false"):
-                raise at.wrong(f"option {known.name!r} is true or false")
+                raise at.wrong(f"option {option.name!r} is true or false")
             return word == "true"
-        if known.type == FieldDescriptor.TYPE_STRING:
-            return at.text(f"option {known.name!r}").decode("utf-8", "replace")
-        if known.enum_type is not None:
+        if option.type == FieldDescriptor.TYPE_STRING:
+            return at.text(f"option {option.name!r}").decode("utf-8", "replace")
+        if option.enum_type is not None:
             word = at.next().text
-            value = known.enum_type.values_by_name.get(word)
+            value = option.enum_type.values_by_name.get(word)
             if value is None:
-                raise at.wrong(f"option {known.name!r} cannot be {word!r}")
+                raise at.wrong(f"option {option.name!r} cannot be {word!r}")
             return value.number
-        return at.int(f"option {known.name!r}")
+        return at.int(f"option {option.name!r}")
 
     def _uninterpreted(self, option: Any, parts: list[tuple[str, bool]]) -> None:
         at = self._at
@@ -510,6 +511,6 @@ def _after_synthetic_oneofs(message: pb.DescriptorProto) -> None:
         if field.proto3_optional:
             field.oneof_index = len(message.oneof_decl)
             name = f"_{field.name}"
-            while any(name == one.name for one in message.oneof_decl):
+            while any(name == oneof.name for oneof in message.oneof_decl):
                 name = f"X{name}"
             message.oneof_decl.add(name=name)

@@ -44,7 +44,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    found: list[Token] = []
+    tokens_read: list[Token] = []
     at, line = 0, 1
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -53,11 +53,11 @@ def tokens(text: str) -> list[Token]:
         kind, word = match.lastgroup, match.group()
         if kind != "space":
             assert kind is not None
-            found.append(Token(kind, word, line, at))
+            tokens_read.append(Token(kind, word, line, at))
         line += word.count("\n")
         at = match.end()
-    found.append(Token("end", "the end of the file", line, at))
-    return found
+    tokens_read.append(Token("end", "the end of the file", line, at))
+    return tokens_read
 
 
 def unquoted(token: Token) -> bytes:
@@ -106,23 +106,23 @@ class Cursor:
             raise self.wrong(f"{text!r} is needed")
         return self.next()
 
-    def name(self, what: str) -> str:
+    def name(self, subject: str) -> str:
         if self.here.kind != "name":
-            raise self.wrong(f"the name of {what} is needed")
+            raise self.wrong(f"the name of {subject} is needed")
         return self.next().text
 
-    def dotted(self, what: str) -> str:
+    def dotted(self, subject: str) -> str:
         """A name with dots in it, and perhaps one in front."""
         parts = ["." if self.took(".") else ""]
-        parts.append(self.name(what))
+        parts.append(self.name(subject))
         while self.took("."):
-            parts.append("." + self.name(what))
+            parts.append("." + self.name(subject))
         return "".join(parts)
 
-    def int(self, what: str) -> int:
+    def int(self, subject: str) -> int:
         negative = self.took("-")
         if self.here.kind != "int":
-            raise self.wrong(f"{what} must be a number")
+            raise self.wrong(f"{subject} must be a number")
         word = self.next().text
         octal = len(word) > 1 and word[0] == "0" and word.isdigit()
         try:
@@ -131,10 +131,10 @@ class Cursor:
             raise self.wrong(f"{word} is no number") from None
         return -value if negative else value
 
-    def text(self, what: str) -> bytes:
+    def text(self, subject: str) -> bytes:
         """Neighbouring texts are one."""
         if self.here.kind != "text":
-            raise self.wrong(f"{what} must be in quotes")
+            raise self.wrong(f"{subject} must be in quotes")
         out = b""
         while self.here.kind == "text":
             out += unquoted(self.next())

@@ -36,12 +36,12 @@ async def initialize_share_group_state(
 ) -> initialize.InitializeShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, partition: initialize.PartitionData) -> initialize.PartitionResult:
+    async def answer(key: ShareKey, partition: initialize.PartitionData) -> initialize.PartitionResult:
         _check_topic(key, context)
         await shards.initialize(key, partition.state_epoch, partition.start_offset)
         return initialize.PartitionResult(key.partition)
 
-    results = await _each(request, one, initialize.PartitionResult, initialize.InitializeStateResult)
+    results = await _each(request, answer, initialize.PartitionResult, initialize.InitializeStateResult)
     return initialize.InitializeShareGroupStateResponse(results)
 
 
@@ -50,7 +50,7 @@ async def read_share_group_state(
 ) -> read.ReadShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, partition: read.PartitionData) -> read.PartitionResult:
+    async def answer(key: ShareKey, partition: read.PartitionData) -> read.PartitionResult:
         state = await shards.read(key, partition.leader_epoch)
         _check_topic(key, context)
         return read.PartitionResult(
@@ -60,7 +60,7 @@ async def read_share_group_state(
             state_batches=[read.StateBatch(*batch) for batch in state.batches],
         )
 
-    results = await _each(request, one, read.PartitionResult, read.ReadStateResult)
+    results = await _each(request, answer, read.PartitionResult, read.ReadStateResult)
     return read.ReadShareGroupStateResponse(results)
 
 
@@ -69,7 +69,7 @@ async def write_share_group_state(
 ) -> write.WriteShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, partition: write.PartitionData) -> write.PartitionResult:
+    async def answer(key: ShareKey, partition: write.PartitionData) -> write.PartitionResult:
         batches = [
             StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
             for batch in partition.state_batches
@@ -84,7 +84,7 @@ async def write_share_group_state(
         await shards.write(key, state_write)
         return write.PartitionResult(key.partition)
 
-    results = await _each(request, one, write.PartitionResult, write.WriteStateResult)
+    results = await _each(request, answer, write.PartitionResult, write.WriteStateResult)
     return write.WriteShareGroupStateResponse(results)
 
 
@@ -93,12 +93,12 @@ async def delete_share_group_state(
 ) -> delete.DeleteShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, partition: delete.PartitionData) -> delete.PartitionResult:
+    async def answer(key: ShareKey, partition: delete.PartitionData) -> delete.PartitionResult:
         _check_topic(key, context)
         await shards.delete(key)
         return delete.PartitionResult(key.partition)
 
-    results = await _each(request, one, delete.PartitionResult, delete.DeleteStateResult)
+    results = await _each(request, answer, delete.PartitionResult, delete.DeleteStateResult)
     return delete.DeleteShareGroupStateResponse(results)
 
 
@@ -107,7 +107,7 @@ async def read_share_group_state_summary(
 ) -> summary.ReadShareGroupStateSummaryResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, partition: summary.PartitionData) -> summary.PartitionResult:
+    async def answer(key: ShareKey, partition: summary.PartitionData) -> summary.PartitionResult:
         _check_topic(key, context)
         state = await shards.summary(key)
         result = summary.PartitionResult(partition=key.partition, start_offset=UNKNOWN_START)
@@ -118,7 +118,7 @@ async def read_share_group_state_summary(
                 result.delivery_complete_count = state.finished
         return result
 
-    results = await _each(request, one, summary.PartitionResult, summary.ReadStateSummaryResult)
+    results = await _each(request, answer, summary.PartitionResult, summary.ReadStateSummaryResult)
     return summary.ReadShareGroupStateSummaryResponse(results)
 
 

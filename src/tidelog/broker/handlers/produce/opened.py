@@ -107,9 +107,9 @@ def _of_keys(partition: Partition) -> tuple[bool, ...]:
 def _schemas_known(
     request: ProduceInFlight, unopened: list[Unopened], opened: dict[int, OpenedBatch]
 ) -> bool:
-    from tidelog.broker.handlers.produce.validated import known
+    from tidelog.broker.handlers.produce.validated import schemas_known
 
-    return all(known(request, batch.partition, opened[batch.start].schemas) for batch in unopened)
+    return all(schemas_known(request, batch.partition, opened[batch.start].schemas) for batch in unopened)
 
 
 async def _append_later(

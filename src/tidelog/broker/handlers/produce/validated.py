@@ -26,7 +26,7 @@ class UnregisteredSchemas(errors.InvalidRecord):
         self.records = records
 
 
-def known(request: ProduceInFlight, partition: Partition, schemas: Sequence[NamedSchemas]) -> bool:
+def schemas_known(request: ProduceInFlight, partition: Partition, schemas: Sequence[NamedSchemas]) -> bool:
     """Whether nobody has to be asked, and no record is refused."""
     validation = request.services.registry.validation
     return all(

@@ -192,10 +192,10 @@ class Processing:
     async def _fill(self) -> int:
         """Takes in as much as keeps the workers busy, then waits until that has become less; how many came."""
         records: list[Record] = []
-        room = self._options.workers * AHEAD - self._plan.unfinished
+        records_max = self._options.workers * AHEAD - self._plan.unfinished
         if self._is_low():
             timeout_ms = 0 if self._plan.unfinished else TURN_MS
-            records = await self._poller.poll(timeout_ms, room)
+            records = await self._poller.poll(timeout_ms, records_max)
             self._plan.add(records)
         else:
             await self._poller.keep_alive()

@@ -70,8 +70,8 @@ def _content(console: Console) -> list[Child]:
     ]
     return [
         h.div(
-            figure("Firing", states.count("firing"), level="bad" if "firing" in states else "good"),
-            figure("Pending", states.count("pending"), level="warn" if "pending" in states else ""),
+            figure("Firing", states.count("firing"), severity="bad" if "firing" in states else "good"),
+            figure("Pending", states.count("pending"), severity="warn" if "pending" in states else ""),
             figure("OK", states.count("ok")),
             class_="figures",
         ),

@@ -153,9 +153,9 @@ def disk_usage(disks: list[LogDir]) -> Child:
     if not total:
         return "–"
     used = 1 - usable / total
-    level = "bad" if used >= FULL else "warn" if used >= FILLING else ""
+    severity = "bad" if used >= FULL else "warn" if used >= FILLING else ""
     text = f"{percent(used)} of {size(total)}"
-    return [h.span(text, class_="small"), bar(used, f"Disk: {text}", level)]
+    return [h.span(text, class_="small"), bar(used, f"Disk: {text}", severity)]
 
 
 def _process(figures: dict[str, Any] | None) -> list[Child]:

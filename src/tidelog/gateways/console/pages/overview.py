@@ -44,7 +44,7 @@ def _content(console: Console) -> list[Child]:
     image = console.around.image
     history = console.poller.history
     health = cluster_health(image, console.around.config.topic_defaults.min_insync_replicas)
-    level, summary, note = health_figure(health, console.poller.alerts.firing(console.now_ms()))
+    severity, summary, note = health_figure(health, console.poller.alerts.firing(console.now_ms()))
     lag, stored = history.totals.of("lag"), history.totals.of("bytes")
     messages = _both(console, "messages_in", "messages_out")
     traffic = _both(console, "bytes_in", "bytes_out")
@@ -53,7 +53,7 @@ def _content(console: Console) -> list[Child]:
     return [
         problem_of(console),
         h.div(
-            figure("Health", summary, note, level, path("alerts")),
+            figure("Health", summary, note, severity, path("alerts")),
             figure("Messages in", per_second(now)),
             figure("Lag", count(lag[-1]) if lag else "–", "all groups", href=path("groups")),
             figure("Stored", size(stored[-1]) if stored else "–", "all replicas"),
@@ -87,12 +87,12 @@ def _content(console: Console) -> list[Child]:
 
 def health_figure(health: ClusterHealth, firing: Sequence[AlertStatus]) -> tuple[str, str, str]:
     """Level, value and note: a problem of the cluster, otherwise the alerts that fire, otherwise that all is well."""
-    level, summary = health.summary
-    if level == "good" and firing:
+    severity, summary = health.summary
+    if severity == "good" and firing:
         urgent = any(status.rule.severity == "P0" for status in firing)
         names = ", ".join(status.rule.name for status in firing[:ALERTS_NAMED])
         return "bad" if urgent else "warn", f"{many(len(firing), 'alert')} firing", names
-    return level, summary, f"{many(len(firing), 'alert')} firing" if firing else "no alerts firing"
+    return severity, summary, f"{many(len(firing), 'alert')} firing" if firing else "no alerts firing"
 
 
 def _both(console: Console, *names: str) -> list[Line]:

@@ -44,7 +44,7 @@ async def share(console: Console, request: Request) -> Response:
         request,
         name,
         h.div(
-            figure("State", described.state, level="good" if described.state == "Stable" else ""),
+            figure("State", described.state, severity="good" if described.state == "Stable" else ""),
             figure(
                 "Lag", count(sum(start.lag or 0 for start in offsets.values())), "messages not acknowledged"
             ),

@@ -122,7 +122,7 @@ def _row(console: Console, facts: TopicFigures, topic: TopicImage) -> list[Child
         per_second(facts.rate(topic.name)),
         sparkline(facts.rates(topic.name), f"Messages in to {topic.name} over the last minutes"),
         size(facts.sizes.get(topic.name)),
-        [badge(text, level) for level, text in problems] or badge("OK", "good"),
+        [badge(text, severity) for severity, text in problems] or badge("OK", "good"),
     ]
 
 

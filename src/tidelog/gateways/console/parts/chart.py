@@ -145,13 +145,13 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
     )
 
 
-def bar(share: float, label: str, level: str = "") -> Markup:
+def bar(share: float, label: str, severity: str = "") -> Markup:
     """A horizontal bar for a share from 0 to 1."""
     width = 100 * min(1.0, max(0.0, share))
     return h.svg(
         h.rect(x=0, y=0, width=100, height=8, rx=4, class_="bar-back"),
         h.rect(x=0, y=0, width=f"{width:.1f}", height=8, rx=4, class_="bar-fill"),
-        class_=f"bar {level}".strip(),
+        class_=f"bar {severity}".strip(),
         viewBox="0 0 100 8",
         preserveAspectRatio="none",
         role="img",

@@ -117,6 +117,6 @@ def confirmation(text: str) -> Markup:
     )
 
 
-def check_confirmed(fields: Mapping[str, str], what: str) -> None:
+def check_confirmed(fields: Mapping[str, str], action: str) -> None:
     if fields.get("confirmed") != "yes":
-        raise InvalidRequest(f"{what}: tick the box beside the button to confirm it")
+        raise InvalidRequest(f"{action}: tick the box beside the button to confirm it")

@@ -220,9 +220,9 @@ def _message(cookie_value: str | None) -> Markup | None:
     return notice(text.removeprefix("!"), "bad" if failed else "good")
 
 
-def notice(text: Child, level: str = "") -> Markup:
-    role = "alert" if level == "bad" else "status"
-    return h.div(h.p(text), class_=f"notice {level}".strip(), role=role)
+def notice(text: Child, severity: str = "") -> Markup:
+    role = "alert" if severity == "bad" else "status"
+    return h.div(h.p(text), class_=f"notice {severity}".strip(), role=role)
 
 
 def _shortcuts() -> Markup:

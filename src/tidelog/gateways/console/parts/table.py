@@ -122,8 +122,8 @@ class Pages(NamedTuple):
         return h.a(text, href=path(self.place, **self.query, page=number), rel=rel, class_="button")
 
 
-def badge(text: str, level: str = "") -> Markup:
-    return h.span(text, class_=f"badge {level}".strip())
+def badge(text: str, severity: str = "") -> Markup:
+    return h.span(text, class_=f"badge {severity}".strip())
 
 
 def card(*inside: Child, title: str | None = None, id_: str | None = None, more: Child = None) -> Markup:
@@ -131,7 +131,9 @@ def card(*inside: Child, title: str | None = None, id_: str | None = None, more:
     return h.section(head, inside, class_="card", id=id_)
 
 
-def figure(name: str, value: Child, note: Child = None, level: str = "", href: str | None = None) -> Markup:
+def figure(
+    name: str, value: Child, note: Child = None, severity: str = "", href: str | None = None
+) -> Markup:
     """A figure with its name and a note, such as the number of brokers."""
     long = isinstance(value, str) and len(value) > LONG
     inside = [
@@ -140,8 +142,8 @@ def figure(name: str, value: Child, note: Child = None, level: str = "", href: s
         h.span(note, class_="note") if note else None,
     ]
     if href is not None:
-        return h.a(inside, href=href, class_=f"figure {level}".strip())
-    return h.div(inside, class_=f"figure {level}".strip())
+        return h.a(inside, href=href, class_=f"figure {severity}".strip())
+    return h.div(inside, class_=f"figure {severity}".strip())
 
 
 def pairs(items: dict[str, Child]) -> Markup:
