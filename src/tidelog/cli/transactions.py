@@ -111,7 +111,8 @@ def describe(session: Session, ids: tuple[str, ...]) -> None:
             click.echo()
         began = _time(transaction.started_ms) or "never"
         click.echo(
-            f"{transaction.transactional_id}: {transaction.state}, producer {transaction.producer_id} epoch {transaction.producer_epoch}, "
+            f"{transaction.transactional_id}: {transaction.state}, "
+            f"producer {transaction.producer_id} epoch {transaction.producer_epoch}, "
             f"begun {began}, timeout {transaction.timeout_ms} ms"
         )
         if transaction.partitions:

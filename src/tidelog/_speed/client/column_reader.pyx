@@ -77,14 +77,14 @@ cdef class Block:
 
     cdef uint8_t* data
     cdef Py_ssize_t size
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef Py_ssize_t _views
     cdef bint _borrowed
     cdef PooledBuffer _owner
 
     def __dealloc__(self):
         if not self._borrowed:
-            give_spare(self.data, self.room)
+            give_spare(self.data, self.capacity)
 
     def __len__(self):
         return self.size
@@ -97,43 +97,43 @@ cdef class Block:
         self._views -= 1
 
     cdef int reserve(self, Py_ssize_t more) except -1:
-        cdef Py_ssize_t room = self.size + more
-        cdef Py_ssize_t found = 0
+        cdef Py_ssize_t capacity = self.size + more
+        cdef Py_ssize_t taken = 0
         cdef uint8_t* data = NULL
-        if room <= self.room:
+        if capacity <= self.capacity:
             return 0
         if self._views:
             raise BufferError("the column is in use already")
-        room = max(room, self.room + (self.room >> 1), 256)
-        if room >= LARGE and (self._borrowed or self.room < LARGE):
-            found = take_spare(room, &data)
-        if found or self._borrowed:
-            if not found:
-                data = <uint8_t*>malloc(room)
+        capacity = max(capacity, self.capacity + (self.capacity >> 1), 256)
+        if capacity >= LARGE and (self._borrowed or self.capacity < LARGE):
+            taken = take_spare(capacity, &data)
+        if taken or self._borrowed:
+            if not taken:
+                data = <uint8_t*>malloc(capacity)
                 if data == NULL:
                     raise MemoryError()
             memcpy(data, self.data, self.size if self.data != NULL else 0)
-            room = max(found, room)
+            capacity = max(taken, capacity)
             if self._borrowed:
                 self._borrowed = False
                 self._owner = None
             else:
                 free(self.data)
         else:
-            data = <uint8_t*>realloc(self.data, room)
+            data = <uint8_t*>realloc(self.data, capacity)
             if data == NULL:
                 raise MemoryError()
         self.data = data
-        self.room = room
+        self.capacity = capacity
         return 0
 
     cdef int borrow(self, PooledBuffer owner) except -1:
         """Goes on in the memory of `owner`; only while it is empty."""
         assert self.size == 0 and not self._views
         if not self._borrowed:
-            give_spare(self.data, self.room)
+            give_spare(self.data, self.capacity)
         self.data = owner.data
-        self.room = owner.size
+        self.capacity = owner.size
         self._owner = owner
         self._borrowed = True
         return 0
@@ -157,15 +157,15 @@ cdef class Bytes:
 
     cdef int reserve(self, int64_t rows, int64_t count, Py_ssize_t content) except -1:
         """For `count` more than the `rows` there are; none of them is null until that is said."""
-        cdef Py_ssize_t known = (rows + 7) >> 3
+        cdef Py_ssize_t valid_bytes = (rows + 7) >> 3
         cdef Py_ssize_t wanted = (rows + count + 7) >> 3
         self.offsets.reserve(4 * count)
         self.content.reserve(content + SLACK)
-        self.valid.size = known
-        self.valid.reserve(wanted - known)
+        self.valid.size = valid_bytes
+        self.valid.reserve(wanted - valid_bytes)
         if rows & 7:
             self.valid.data[rows >> 3] |= <uint8_t>(0xFF << (rows & 7))
-        memset(self.valid.data + known, 0xFF, wanted - known)
+        memset(self.valid.data + valid_bytes, 0xFF, wanted - valid_bytes)
         return 0
 
     cdef inline void put(self, int64_t row, const uint8_t* data, Py_ssize_t size, const uint8_t* end) noexcept nogil:
@@ -478,8 +478,8 @@ cdef class Columns:
         cdef Py_ssize_t content = 3 * (end - at) + SLACK
         if (
             self.header_rows + count > self._header_room
-            or self.header_names.content.size + content > self.header_names.content.room
-            or self.header_values.content.size + content > self.header_values.content.room
+            or self.header_names.content.size + content > self.header_names.content.capacity
+            or self.header_values.content.size + content > self.header_values.content.capacity
         ):
             # For many rows at once: asking for each would cost more than the headers.
             self._header_room = self.header_rows + max(count, HEADERS_AHEAD)

@@ -73,7 +73,7 @@ cdef class HeadersColumn:
     cdef BytesColumn _names
     cdef BytesColumn _values
     cdef uint8_t* _encoded
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t _capacity
     cdef int64_t _first
 
     def __init__(self, const int64_t[::1] offsets, BytesColumn names not None, BytesColumn values not None, int64_t start, int64_t rows):
@@ -104,12 +104,12 @@ cdef class HeadersColumn:
             size += varlong_size(name_size) + name_size + varlong_size(value_size) + max(value_size, 0)
         if size > INT32_MAX:
             return TOO_LARGE
-        if size > self._room:
+        if size > self._capacity:
             out = <uint8_t*>realloc(self._encoded, 2 * size)
             if out == NULL:
                 raise MemoryError()
             self._encoded = out
-            self._room = 2 * size
+            self._capacity = 2 * size
         out = put_varlong(self._encoded, end - first)
         for at in range(first, end):
             name_size = self._names.get(at, &part)
@@ -173,10 +173,10 @@ cdef class Rows:
         cdef Growing batch = None
         cdef int64_t stay = 0
         self.needs = 0
-        found = intake.routes.get(topic)
-        if found is None or not intake.admitting:
+        known_route = intake.routes.get(topic)
+        if known_route is None or not intake.admitting:
             return False
-        route = found
+        route = known_route
         # Without keys, and in one partition, rows stay where the last one went for a while.
         steady = self._partitions is None and (
             self._partition is not None
@@ -261,8 +261,8 @@ cdef class Rows:
         if self._met[slot] == <void*>batch:
             return 0
         self._met[slot] = <void*>batch  # `batches` keeps it alive
-        for one in reversed(self.batches[-64:] if len(self.batches) > 64 else self.batches):
-            if one is batch:
+        for open_batch in reversed(self.batches[-64:] if len(self.batches) > 64 else self.batches):
+            if open_batch is batch:
                 return 0
         self.batches.append(batch)
         return 0

@@ -126,7 +126,7 @@ def read(
     cdef str kind = APPEND if appended else CREATE
     cdef tuple none = ()
     cdef Record record
-    cdef list found = []
+    cdef list records = []
     cdef int32_t i
     if count < 0 or count > size // RECORD_SIZE_MIN:
         explain(data, count, base_offset, base_timestamp)
@@ -146,10 +146,10 @@ def read(
         record.value = slice_of(from_, cut.value, cut.value_size)
         record.headers = headers_of(from_, cut.headers, cut.end, cut.header_count) if cut.header_count else none
         record.leader_epoch = leader_epoch
-        found.append(record)
+        records.append(record)
     if at != size:
         explain(data, count, base_offset, base_timestamp)
-    return found
+    return records
 
 
 def delivered(list records, int32_t count):

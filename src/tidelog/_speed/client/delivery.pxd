@@ -8,7 +8,7 @@ cdef class Growing(Writer):
     cdef public Py_ssize_t bytes_taken
     cdef public object loop
     cdef int64_t* _timestamps
-    cdef int32_t _timestamps_room
+    cdef int32_t _timestamps_capacity
     cdef list _watchers
     cdef Growing _first
     cdef Growing _second

@@ -25,17 +25,17 @@ cdef class Growing(Writer):
         const uint8_t* headers, int64_t headers_size,
     ) except -1:
         cdef int32_t index = self.count
-        cdef int32_t room
+        cdef int32_t capacity
         cdef int64_t* timestamps
         if self.closed:
             return 0
-        if index >= self._timestamps_room:
-            room = max(16, 2 * self._timestamps_room)
-            timestamps = <int64_t*>realloc(self._timestamps, room * sizeof(int64_t))
+        if index >= self._timestamps_capacity:
+            capacity = max(16, 2 * self._timestamps_capacity)
+            timestamps = <int64_t*>realloc(self._timestamps, capacity * sizeof(int64_t))
             if timestamps == NULL:
                 raise MemoryError()
             self._timestamps = timestamps
-            self._timestamps_room = room
+            self._timestamps_capacity = capacity
         if not Writer.put_parts(self, key, key_size, value, value_size, timestamp, headers, headers_size):
             return 0
         self._timestamps[index] = timestamp
@@ -54,7 +54,7 @@ cdef class Growing(Writer):
             raise BufferError("the batch is still in use")
         free(self._data)
         self._data = NULL
-        self._room = 0
+        self._capacity = 0
 
     def delivery(self, int32_t index):
         cdef Delivery sent = Delivery.__new__(Delivery)
@@ -81,7 +81,7 @@ cdef class Growing(Writer):
 
     def unwatch(self, watcher):
         if self._watchers is not None:
-            self._watchers = [one for one in self._watchers if one[1] is not watcher]
+            self._watchers = [watching for watching in self._watchers if watching[1] is not watcher]
 
     def settled(self):
         """From now on it is done; who watched is to be told."""

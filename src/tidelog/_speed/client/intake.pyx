@@ -190,7 +190,7 @@ cdef class Intake:
         return size_in_memory(content("key", key), content("value", value), encoded)
 
     def take(self, topic, value, key, headers, timestamp, partition, bint paid=False):
-        cdef PyObject* found
+        cdef PyObject* route_at
         cdef Route route
         cdef Lane lane
         cdef Delivery sent
@@ -200,10 +200,10 @@ cdef class Intake:
         cdef int64_t size
         if not self.admitting:
             return None
-        found = PyDict_GetItem(self.routes, topic)
-        if found == NULL:
+        route_at = PyDict_GetItem(self.routes, topic)
+        if route_at == NULL:
             return None
-        route = <Route>found
+        route = <Route>route_at
         value_bytes = content("value", value)
         key_bytes = content("key", key)
         header_bytes = encode_headers(headers) if headers else NO_HEADERS

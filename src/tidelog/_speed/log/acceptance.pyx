@@ -14,7 +14,7 @@ from tidelog._speed.log.batch cimport (
     get_int32,
     read_header,
 )
-from tidelog._speed.log.records cimport RECORD_SIZE_MIN, Found, check_loop
+from tidelog._speed.log.records cimport RECORD_SIZE_MIN, RecordsSummary, check_loop
 
 
 cdef extern from "crc32c.h":
@@ -41,7 +41,7 @@ def sound(const uint8_t[::1] data, int64_t batch_bytes_max, int64_t timestamp_ma
 
 cdef Header sound_header(const uint8_t* start, Py_ssize_t size, int64_t batch_bytes_max, int64_t timestamp_max):
     cdef Header header
-    cdef Found found
+    cdef RecordsSummary summary
     if size < HEADER or size > batch_bytes_max:
         return None
     if batch_size(start, size) != size:
@@ -62,13 +62,13 @@ cdef Header sound_header(const uint8_t* start, Py_ssize_t size, int64_t batch_by
         return header if header.max_timestamp <= timestamp_max else None
     if header.count > (size - HEADER) // RECORD_SIZE_MIN:
         return None
-    if check_loop(start + HEADER, size - HEADER, header.count, False, &found):
+    if check_loop(start + HEADER, size - HEADER, header.count, False, &summary):
         return None
-    if found.max_delta > timestamp_max - header.base_timestamp and header.base_timestamp >= 0:
+    if summary.max_delta > timestamp_max - header.base_timestamp and header.base_timestamp >= 0:
         return None
-    if header.base_timestamp < 0 and header.base_timestamp + found.max_delta > timestamp_max:
+    if header.base_timestamp < 0 and header.base_timestamp + summary.max_delta > timestamp_max:
         return None
-    if header.max_timestamp != header.base_timestamp + found.max_delta:
+    if header.max_timestamp != header.base_timestamp + summary.max_delta:
         return None
-    header.max_timestamp_at = <int>found.max_offset_delta
+    header.max_timestamp_at = <int>summary.max_offset_delta
     return header

@@ -7,7 +7,7 @@ from typing_extensions import Buffer
 # Index, offset, leader epoch, metadata.
 Asked = tuple[int, int, int, str | None]
 
-class AskedCommit:
+class CommitRequest:
     """A plain OffsetCommit request."""
 
     group: str
@@ -19,7 +19,7 @@ class AskedCommit:
     answer: bytes
     """The whole frame that says that all went well."""
 
-def read_commit(frame: Buffer, at: int, version: int, correlation_id: int) -> AskedCommit | None:
+def read_commit(frame: Buffer, at: int, version: int, correlation_id: int) -> CommitRequest | None:
     """The request that begins at `at`; None when it is not plain, or not of versions 8 to 10."""
 
 def offsets_batch(group: str, topics: Sequence[tuple[str, bytes, Sequence[Asked]]], now_ms: int) -> bytearray:

@@ -30,7 +30,7 @@ cdef enum:
     TEXT_BYTES_MAX = 0x7FFF
 
 
-cdef class AskedCommit:
+cdef class CommitRequest:
     cdef readonly str group
     cdef readonly int32_t epoch
     cdef readonly str member
@@ -77,8 +77,8 @@ def read_commit(const uint8_t[::1] frame, Py_ssize_t at, int version, int32_t co
     return read(&frame[0], frame.shape[0], at, version, correlation_id)
 
 
-cdef AskedCommit read(const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int version, int32_t correlation_id):
-    cdef AskedCommit asked = AskedCommit.__new__(AskedCommit)
+cdef CommitRequest read(const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int version, int32_t correlation_id):
+    cdef CommitRequest request = CommitRequest.__new__(CommitRequest)
     cdef Py_ssize_t count, from_at, end
     cdef bytearray out
     cdef uint8_t* answer
@@ -86,14 +86,14 @@ cdef AskedCommit read(const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int v
     group = take_text(data, size, &at)
     if group is None or size - at < 4:
         return None
-    asked.group = group
-    asked.epoch = get_int32(data + at)
+    request.group = group
+    request.epoch = get_int32(data + at)
     at += 4
     member = take_text(data, size, &at)
     if member is None:
         return None
-    asked.member = member
-    asked.instance = take_text(data, size, &at)
+    request.member = member
+    request.instance = take_text(data, size, &at)
     if at < 0:
         return None
     from_at = at
@@ -108,17 +108,17 @@ cdef AskedCommit read(const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int v
     put_int32(answer + 9, 0)  # no throttling
     memcpy(answer + 13, data + from_at, at - from_at)
     end = 13 + at - from_at
-    asked.topics = []
+    request.topics = []
     for _ in range(count):
-        if not read_topic(data, size, &at, version, answer, &end, asked.topics):
+        if not read_topic(data, size, &at, version, answer, &end, request.topics):
             return None
     if size - at < 1 or data[at]:
         return None
     answer[end] = 0
     end += 1
     put_int32(answer, <int32_t>(end - 4))
-    asked.answer = PyBytes_FromStringAndSize(<char*>answer, end)
-    return asked
+    request.answer = PyBytes_FromStringAndSize(<char*>answer, end)
+    return request
 
 
 cdef bint read_topic(

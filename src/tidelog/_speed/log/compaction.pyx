@@ -225,9 +225,9 @@ def sift_batches(
     int64_t now_ms, int64_t retention_ms, bint transactional_too,
 ):
     cdef Py_ssize_t size = data.shape[0]
-    cdef Py_ssize_t room = out.shape[0]
+    cdef Py_ssize_t capacity = out.shape[0]
     cdef const uint8_t* first = &data[0] if size else <const uint8_t*>b""
-    cdef uint8_t* to = &out[0] if room else NULL
+    cdef uint8_t* to = &out[0] if capacity else NULL
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t written = 0
     cdef int64_t records = 0
@@ -241,7 +241,7 @@ def sift_batches(
             code = open_batch(first + at, size - at, transactional_too, &source)
             if code != STOP_END:
                 break
-            if source.size + <int64_t>source.count * GROWTH_MAX > room - written:
+            if source.size + <int64_t>source.count * GROWTH_MAX > capacity - written:
                 code = STOP_FULL
                 break
             code = sift_batch(keys, &source, end, now_ms, retention_ms, to + written, &sifted)

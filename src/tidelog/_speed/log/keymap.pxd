@@ -7,8 +7,8 @@ cdef struct Slot:
 
 cdef class KeyMap:
     cdef Slot* _slots
-    cdef size_t _room
-    cdef size_t _room_max
+    cdef size_t _capacity
+    cdef size_t _capacity_max
     cdef uint64_t _key_low
     cdef uint64_t _key_high
     cdef readonly size_t count

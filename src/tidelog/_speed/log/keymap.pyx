@@ -20,7 +20,7 @@ cdef extern from *:
         return (size_t)(((unsigned __int128)hash * room) >> 64);
     }
     """
-    size_t slot_of(uint64_t hash, size_t room) nogil
+    size_t slot_of(uint64_t hash, size_t capacity) nogil
 
 
 cdef enum:
@@ -35,9 +35,9 @@ cdef class KeyMap:
             raise ValueError(f"{memory_bytes} bytes are too few for a map of keys")
         self._key_low = int.from_bytes(seed[:8], "little")
         self._key_high = int.from_bytes(seed[8:], "little")
-        self._room_max = memory_bytes // sizeof(Slot)
-        self._room = min(<size_t>ROOM_FIRST, self._room_max)
-        self._slots = <Slot*>calloc(self._room, sizeof(Slot))
+        self._capacity_max = memory_bytes // sizeof(Slot)
+        self._capacity = min(<size_t>ROOM_FIRST, self._capacity_max)
+        self._slots = <Slot*>calloc(self._capacity, sizeof(Slot))
         if self._slots == NULL:
             raise MemoryError()
 
@@ -49,7 +49,7 @@ cdef class KeyMap:
 
     @property
     def memory_bytes(self):
-        return self._room * sizeof(Slot)
+        return self._capacity * sizeof(Slot)
 
     def get(self, const uint8_t[::1] key):
         return self.last_offset(&key[0] if key.shape[0] else <const uint8_t*>b"", key.shape[0])
@@ -72,9 +72,9 @@ cdef class KeyMap:
         cdef uint64_t high
         cdef size_t at
         siphash128(self._key_low, self._key_high, key, size, &low, &high)
-        at = slot_of(high, self._room)
+        at = slot_of(high, self._capacity)
         while self._slots[at].after and (self._slots[at].low != low or self._slots[at].high != high):
-            at = at + 1 if at + 1 < self._room else 0
+            at = at + 1 if at + 1 < self._capacity else 0
         if self._slots[at].after == 0:
             self._slots[at].low = low
             self._slots[at].high = high
@@ -82,24 +82,24 @@ cdef class KeyMap:
 
     cdef bint _grow(self) noexcept nogil:
         """To twice the room, old and new together within the bound; false when there is no more."""
-        cdef size_t room = min(2 * self._room, self._room_max - self._room)
+        cdef size_t capacity = min(2 * self._capacity, self._capacity_max - self._capacity)
         cdef Slot* slots
         cdef size_t i
         cdef size_t at
-        if room < self._room + self._room // 4:
+        if capacity < self._capacity + self._capacity // 4:
             return False
-        slots = <Slot*>calloc(room, sizeof(Slot))
+        slots = <Slot*>calloc(capacity, sizeof(Slot))
         if slots == NULL:
             return False
-        for i in range(self._room):
+        for i in range(self._capacity):
             if self._slots[i].after:
-                at = slot_of(self._slots[i].high, room)
+                at = slot_of(self._slots[i].high, capacity)
                 while slots[at].after:
-                    at = at + 1 if at + 1 < room else 0
+                    at = at + 1 if at + 1 < capacity else 0
                 slots[at] = self._slots[i]
         free(self._slots)
         self._slots = slots
-        self._room = room
+        self._capacity = capacity
         return True
 
     cdef int64_t last_offset(self, const uint8_t* key, size_t size) noexcept nogil:
@@ -111,7 +111,7 @@ cdef class KeyMap:
         cdef Slot* slot = self._find(key, size)
         if slot.after == 0:
             # Three quarters full is as far as probing stays short.
-            if 4 * (self.count + 1) > 3 * self._room:
+            if 4 * (self.count + 1) > 3 * self._capacity:
                 if not self._grow():
                     return False
                 slot = self._find(key, size)

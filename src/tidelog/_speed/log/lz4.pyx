@@ -53,9 +53,9 @@ cdef inline Py_ssize_t bytes_of(int code) noexcept nogil:
 def write_frame(const uint8_t[::1] data):
     cdef Py_ssize_t size = data.shape[0]
     cdef Py_ssize_t blocks = (size + BLOCK_BYTES - 1) // BLOCK_BYTES
-    cdef PooledBuffer room = PooledBuffer(size + size // 255 + 32 * (blocks + 1))
+    cdef PooledBuffer target = PooledBuffer(size + size // 255 + 32 * (blocks + 1))
     cdef uint32_t* table = <uint32_t*>malloc(sizeof(uint32_t) << LZ4_TABLE_BITS)
-    cdef uint8_t* out = room.data
+    cdef uint8_t* out = target.data
     cdef const uint8_t* at = &data[0] if size else NULL
     cdef Py_ssize_t piece
     cdef uint32_t made
@@ -80,15 +80,15 @@ def write_frame(const uint8_t[::1] data):
         lz4_put32(out, 0)
         out += 4
         free(table)
-    return memoryview(room).toreadonly()[:out - room.data]
+    return memoryview(target).toreadonly()[:out - target.data]
 
 
 def read_frame(const uint8_t[::1] data, Py_ssize_t size_max):
     cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
     cdef Py_ssize_t size = data.shape[0]
-    cdef Py_ssize_t head, most, room_size, written
+    cdef Py_ssize_t head, most, content_size_max, written
     cdef Py_ssize_t behind, last
-    cdef PooledBuffer room
+    cdef PooledBuffer target
     cdef uint8_t flags
     if size < 7 or lz4_get32(start) != LZ4_MAGIC:
         return None
@@ -101,19 +101,19 @@ def read_frame(const uint8_t[::1] data, Py_ssize_t size_max):
         return None
     behind = CHECKSUM_BYTES if flags & BLOCK_CHECKSUMS else 0
     last = CHECKSUM_BYTES if flags & CONTENT_CHECKSUM else 0
-    room_size = most_bytes(start + head + 1, size - head - 1 - last, most, behind)
-    if room_size < 0:
+    content_size_max = most_bytes(start + head + 1, size - head - 1 - last, most, behind)
+    if content_size_max < 0:
         return None
     # A claim of more than is allowed gets no more memory for it: reading stops at the end of what there is.
-    room_size = min(room_size, size_max)
-    room = PooledBuffer(room_size + LZ4_SLACK)
+    content_size_max = min(content_size_max, size_max)
+    target = PooledBuffer(content_size_max + LZ4_SLACK)
     with nogil:
-        written = read_blocks(start + head + 1, room.data, room_size, most, behind, flags & ALONE)
+        written = read_blocks(start + head + 1, target.data, content_size_max, most, behind, flags & ALONE)
     if written < 0:
         return None
     if flags & HAS_SIZE and read_size(start + 6) != written:
         return None
-    return memoryview(room).toreadonly()[:written]
+    return memoryview(target).toreadonly()[:written]
 
 
 cdef Py_ssize_t read_size(const uint8_t* at) noexcept nogil:
@@ -143,7 +143,7 @@ cdef Py_ssize_t most_bytes(const uint8_t* at, Py_ssize_t left, Py_ssize_t most, 
 
 
 cdef Py_ssize_t read_blocks(
-    const uint8_t* at, uint8_t* out, Py_ssize_t room, Py_ssize_t most, Py_ssize_t behind, bint alone
+    const uint8_t* at, uint8_t* out, Py_ssize_t capacity, Py_ssize_t most, Py_ssize_t behind, bint alone
 ) noexcept nogil:
     """What the blocks hold, which `most_bytes` has been through; -1 when it is more than `room`, or damaged."""
     cdef Py_ssize_t done = 0
@@ -153,12 +153,12 @@ cdef Py_ssize_t read_blocks(
         size = head & ~LZ4_STORED
         at += 4
         if head & LZ4_STORED:
-            if size > room - done:
+            if size > capacity - done:
                 return -1
             memcpy(out + done, at, size)
             made = size
         else:
-            made = lz4_read_block(at, size, out + done if alone else out, out + done, out + min(room, done + most))
+            made = lz4_read_block(at, size, out + done if alone else out, out + done, out + min(capacity, done + most))
             if made < 0:
                 return -1
         done += made

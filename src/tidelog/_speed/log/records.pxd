@@ -33,14 +33,14 @@ cdef struct Cut:
     Py_ssize_t headers
     int32_t header_count
 
-cdef struct Found:
+cdef struct RecordsSummary:
     int64_t max_delta
     int64_t max_offset_delta
     int64_t min_delta
     int64_t index  # of the record at fault
 
 cdef int check_loop(
-    const uint8_t* data, Py_ssize_t size, int32_t count, bint keys_required, Found* found
+    const uint8_t* data, Py_ssize_t size, int32_t count, bint keys_required, RecordsSummary* summary
 ) noexcept nogil
 
 cdef extern from *:

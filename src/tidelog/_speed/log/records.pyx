@@ -91,12 +91,12 @@ cdef class Record:
         )
 
 
-cdef int check_loop(const uint8_t* data, Py_ssize_t size, int32_t count, bint keys_required, Found* found) noexcept nogil:
+cdef int check_loop(const uint8_t* data, Py_ssize_t size, int32_t count, bint keys_required, RecordsSummary* summary) noexcept nogil:
     cdef Cut cut
     cdef Py_ssize_t at = 0
     cdef int32_t i
-    found.max_delta = found.max_offset_delta = found.min_delta = 0
-    found.index = -1
+    summary.max_delta = summary.max_offset_delta = summary.min_delta = 0
+    summary.index = -1
     for i in range(count):
         at = cut_record(data, at, size, &cut, True)
         if at >= 0 and cut.offset_delta != i:
@@ -104,13 +104,13 @@ cdef int check_loop(const uint8_t* data, Py_ssize_t size, int32_t count, bint ke
         if at >= 0 and keys_required and cut.key_size < 0:
             at = NO_KEY
         if at < 0:
-            found.index = i
+            summary.index = i
             return <int>at
-        if i == 0 or cut.timestamp_delta > found.max_delta:
-            found.max_delta = cut.timestamp_delta
-            found.max_offset_delta = i
-        if i == 0 or cut.timestamp_delta < found.min_delta:
-            found.min_delta = cut.timestamp_delta
+        if i == 0 or cut.timestamp_delta > summary.max_delta:
+            summary.max_delta = cut.timestamp_delta
+            summary.max_offset_delta = i
+        if i == 0 or cut.timestamp_delta < summary.min_delta:
+            summary.min_delta = cut.timestamp_delta
     return 0 if at == size else LEFT_OVER
 
 
@@ -119,17 +119,17 @@ cdef inline const uint8_t* start_of(const uint8_t[::1] data) noexcept:
 
 
 def check(const uint8_t[::1] data, int32_t count, bint keys_required):
-    cdef Found found
+    cdef RecordsSummary summary
     cdef const uint8_t* start = start_of(data)
     cdef Py_ssize_t size = data.shape[0]
     cdef int code
     if count < 1 or count > size // RECORD_SIZE_MIN:
         raise problem(BAD_COUNT, -1, count)
     with nogil:
-        code = check_loop(start, size, count, keys_required, &found)
+        code = check_loop(start, size, count, keys_required, &summary)
     if code:
-        raise problem(code, found.index, count)
-    return found.max_delta, found.max_offset_delta, found.min_delta
+        raise problem(code, summary.index, count)
+    return summary.max_delta, summary.max_offset_delta, summary.min_delta
 
 
 def keyless(const uint8_t[::1] data, int32_t count, int most):
@@ -138,8 +138,8 @@ def keyless(const uint8_t[::1] data, int32_t count, int most):
     cdef Py_ssize_t size = data.shape[0]
     cdef Py_ssize_t at = 0
     cdef int32_t i = 0
-    cdef list found = []
-    while len(found) < most:
+    cdef list places = []
+    while len(places) < most:
         with nogil:
             while i < count:
                 at = cut_record(start, at, size, &cut, True)
@@ -152,8 +152,8 @@ def keyless(const uint8_t[::1] data, int32_t count, int most):
             raise problem(<int>at, i - 1, count)
         if i < 0:
             break
-        found.append(i - 1)
-    return found
+        places.append(i - 1)
+    return places
 
 
 def untimely(
@@ -165,8 +165,8 @@ def untimely(
     cdef Py_ssize_t at = 0
     cdef int64_t timestamp = 0
     cdef int32_t i = 0
-    cdef list found = []
-    while len(found) < most:
+    cdef list places = []
+    while len(places) < most:
         with nogil:
             while i < count:
                 at = cut_record(start, at, size, &cut, True)
@@ -182,8 +182,8 @@ def untimely(
             raise problem(<int>at, i - 1, count)
         if i < 0:
             break
-        found.append((i - 1, timestamp))
-    return found
+        places.append((i - 1, timestamp))
+    return places
 
 
 def first_at(
@@ -193,21 +193,21 @@ def first_at(
     cdef const uint8_t* start = start_of(data)
     cdef Py_ssize_t size = data.shape[0]
     cdef Py_ssize_t at = 0
-    cdef int64_t found = 0
+    cdef int64_t record_time = 0
     cdef int32_t i
     with nogil:
         for i in range(count):
             at = cut_record(start, at, size, &cut, True)
             if at < 0:
                 break
-            found = wrapping_add(base_timestamp, cut.timestamp_delta)
-            if found >= timestamp and cut.offset_delta >= delta_min:
+            record_time = wrapping_add(base_timestamp, cut.timestamp_delta)
+            if record_time >= timestamp and cut.offset_delta >= delta_min:
                 break
         else:
             i = -1
     if at < 0:
         raise problem(<int>at, i, count)
-    return None if i < 0 else (cut.offset_delta, found)
+    return None if i < 0 else (cut.offset_delta, record_time)
 
 
 def schema_ids(const uint8_t[::1] data, int32_t count, bint of_keys, int ids_max, int most):
@@ -331,7 +331,7 @@ def read(
     cdef bint appended = append_timestamp is not None
     cdef int64_t append_time = append_timestamp if appended else 0
     cdef Record record
-    cdef list found = []
+    cdef list records = []
     cdef int32_t i
     if count < 0 or count > size // RECORD_SIZE_MIN:
         raise problem(BAD_COUNT, -1, count)
@@ -347,10 +347,10 @@ def read(
         record.key = slice_of(start, cut.key, cut.key_size)
         record.value = slice_of(start, cut.value, cut.value_size)
         record.headers = headers_of(start, cut.headers, cut.end, cut.header_count) if cut.header_count else ()
-        found.append(record)
+        records.append(record)
     if at != size:
         raise problem(LEFT_OVER, -1, count)
-    return found
+    return records
 
 
 def headers_at(const uint8_t[::1] data, Py_ssize_t at, int32_t count):

@@ -21,7 +21,7 @@ cdef class NativeReplicaState:
     cdef readonly bint is_alone
     cdef bint counts_itself
     cdef int follower_count
-    cdef int follower_room
+    cdef int follower_capacity
     cdef Follower* followers
     cdef Follower* find(self, int32_t node) noexcept
     cdef Follower* find_or_add(self, int32_t node) except NULL

@@ -87,7 +87,7 @@ cdef class NativeReplicaState:
     cdef Follower* find_or_add(self, int32_t node) except NULL:
         cdef Follower* follower = self.find(node)
         cdef Follower* grown
-        cdef int room
+        cdef int capacity
         if follower is not NULL:
             return follower
         if self.follower_count >= FOLLOWERS_MAX:
@@ -96,12 +96,12 @@ cdef class NativeReplicaState:
                 memset(follower, 0, sizeof(Follower))
                 follower.node = node
                 return follower
-        if self.follower_count == self.follower_room:
-            room = self.follower_room * 2 if self.follower_room else ROOM_FIRST
-            grown = <Follower*>realloc(self.followers, room * sizeof(Follower))
+        if self.follower_count == self.follower_capacity:
+            capacity = self.follower_capacity * 2 if self.follower_capacity else ROOM_FIRST
+            grown = <Follower*>realloc(self.followers, capacity * sizeof(Follower))
             if grown is NULL:
                 raise MemoryError
-            self.followers, self.follower_room = grown, room
+            self.followers, self.follower_capacity = grown, capacity
         follower = &self.followers[self.follower_count]
         memset(follower, 0, sizeof(Follower))
         follower.node = node

@@ -37,7 +37,7 @@ cdef struct Mark:
 cdef class AppendTimes:
     cdef int64_t start
     cdef int count
-    cdef int room
+    cdef int capacity
     cdef Mark* marks
     cdef int add(self, int64_t first, int64_t end, int64_t now_ms) except -1
     cdef int make_room(self) except -1

@@ -38,11 +38,11 @@ cdef class Histogram:
         """How many were at most each of the bounds, and how many there were."""
         cdef int at
         cdef int64_t below = 0
-        found = []
+        at_most = []
         for at in range(self.size + 1):
             below += self.counts[at]
-            found.append(below)
-        return found
+            at_most.append(below)
+        return at_most
 
 
 cdef class AppendTimes:
@@ -75,7 +75,7 @@ cdef class AppendTimes:
                 return 0
         if self.count == 0:
             self.start = first
-        if self.count == self.room:
+        if self.count == self.capacity:
             self.make_room()
         self.marks[self.count].end = end
         self.marks[self.count].at_ms = now_ms
@@ -87,20 +87,20 @@ cdef class AppendTimes:
         cdef int at, kept
         cdef int64_t batches
         cdef Mark* grown
-        cdef Mark* one
-        cdef Mark* two
-        if self.room < MARKS_MAX:
-            kept = self.room * 2 if self.room else MARKS_FIRST
+        cdef Mark* first
+        cdef Mark* second
+        if self.capacity < MARKS_MAX:
+            kept = self.capacity * 2 if self.capacity else MARKS_FIRST
             grown = <Mark*>realloc(self.marks, kept * sizeof(Mark))
             if grown is NULL:
                 raise MemoryError
-            self.marks, self.room = grown, kept
+            self.marks, self.capacity = grown, kept
             return 0
         for at in range(MARKS_MAX // 4):
-            one, two = &self.marks[2 * at], &self.marks[2 * at + 1]
-            batches = one.batches + two.batches
-            self.marks[at].at_ms = one.at_ms + <int64_t>(<double>(two.at_ms - one.at_ms) * two.batches / batches)
-            self.marks[at].end = two.end
+            first, second = &self.marks[2 * at], &self.marks[2 * at + 1]
+            batches = first.batches + second.batches
+            self.marks[at].at_ms = first.at_ms + <int64_t>(<double>(second.at_ms - first.at_ms) * second.batches / batches)
+            self.marks[at].end = second.end
             self.marks[at].batches = batches
         kept = MARKS_MAX // 4
         for at in range(MARKS_MAX // 2, MARKS_MAX):
@@ -141,7 +141,7 @@ cdef class RequestMetrics:
         all, answers that took at most each of TIME_BOUNDS_MS and all answers)."""
         cdef int key, at
         cdef int64_t below
-        found = []
+        rows = []
         for key in range(APIS):
             if not self.apis[key].requests:
                 continue
@@ -149,7 +149,7 @@ cdef class RequestMetrics:
             for at in range(TIME_BOUNDS + 1):
                 below += self.apis[key].counts[at]
                 times.append(below)
-            found.append((
+            rows.append((
                 key,
                 self.apis[key].requests,
                 self.apis[key].bytes_in,
@@ -159,7 +159,7 @@ cdef class RequestMetrics:
                 self.apis[key].total_ns / 1e6,
                 times,
             ))
-        return found
+        return rows
 
     cdef void arrived(self, int api_key, Py_ssize_t size) noexcept:
         if 0 <= api_key < APIS:

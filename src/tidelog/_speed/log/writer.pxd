@@ -8,7 +8,7 @@ cdef void seal_batch(uint8_t* at, Py_ssize_t size) noexcept nogil
 
 cdef class Writer:
     cdef uint8_t* _data
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t _capacity
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t size_max
     cdef readonly int32_t count

@@ -36,10 +36,10 @@ cdef class Sealed:
 
     cdef uint8_t* _data
     cdef Py_ssize_t _size
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t _capacity
 
     def __dealloc__(self):
-        give_spare(self._data, self._room)
+        give_spare(self._data, self._capacity)
 
     def __len__(self):
         return self._size
@@ -53,12 +53,12 @@ cdef class Sealed:
         if size > INT32_MAX - batch.HEADER:
             raise MessageTooLarge(f"{size} bytes of records are more than a batch can hold ({INT32_MAX})")
         self._size = batch.HEADER + size
-        self._room = take_spare(self._size, &self._data) if self._size >= LARGE else 0
-        if not self._room:
+        self._capacity = take_spare(self._size, &self._data) if self._size >= LARGE else 0
+        if not self._capacity:
             self._data = <uint8_t*>malloc(self._size)
             if self._data == NULL:
                 raise MemoryError()
-            self._room = self._size
+            self._capacity = self._size
         memcpy(self._data + batch.HEADER, &records[0], size)
         return 0
 
@@ -75,7 +75,7 @@ cdef class Writer:
         self.size_max = size_max
 
     def __dealloc__(self):
-        give_spare(self._data, self._room)
+        give_spare(self._data, self._capacity)
 
     def __len__(self):
         return self.count
@@ -90,29 +90,29 @@ cdef class Writer:
         self._views -= 1
 
     cdef int _reserve(self, Py_ssize_t size) except -1:
-        cdef Py_ssize_t room
-        cdef Py_ssize_t found = 0
+        cdef Py_ssize_t capacity
+        cdef Py_ssize_t taken = 0
         cdef uint8_t* data = NULL
-        if size <= self._room:
+        if size <= self._capacity:
             return 0
         if self._views:
             raise BufferError("a view of the encoded records is still in use")
-        room = max(size, 2 * self._room, 1024)
-        if LARGE <= room <= GROWN_MAX and self.size_max <= GROWN_MAX:
+        capacity = max(size, 2 * self._capacity, 1024)
+        if LARGE <= capacity <= GROWN_MAX and self.size_max <= GROWN_MAX:
             # A batch this large is likely to fill up.
-            room = max(room, self.size_max)
-        if room >= LARGE:
-            found = take_spare(room, &data)
-        if found:
+            capacity = max(capacity, self.size_max)
+        if capacity >= LARGE:
+            taken = take_spare(capacity, &data)
+        if taken:
             memcpy(data, self._data, self.size if self._data != NULL else 0)
             free(self._data)
-            room = found
+            capacity = taken
         else:
-            data = <uint8_t*>realloc(self._data, room)
+            data = <uint8_t*>realloc(self._data, capacity)
             if data == NULL:
                 raise MemoryError()
         self._data = data
-        self._room = room
+        self._capacity = capacity
         return 0
 
     def add(self, key, value, int64_t timestamp, headers=()):
@@ -202,11 +202,11 @@ cdef class Writer:
             raise BufferError("a view of the encoded records is still in use")
         if records is not None:
             sealed.hold(records)
-            give_spare(self._data, self._room)
+            give_spare(self._data, self._capacity)
         else:
-            sealed._data, sealed._size, sealed._room = self._data, self.size, self._room
+            sealed._data, sealed._size, sealed._capacity = self._data, self.size, self._capacity
         self._data = NULL
-        self._room = 0
+        self._capacity = 0
         self._put_header(sealed._data, attributes, 0, -1, producer_id, producer_epoch, base_sequence)
         seal_batch(sealed._data, sealed._size)
         return sealed

@@ -53,7 +53,7 @@ PATIENCE_S = 5.0
 PROGRESS_BYTES = 1 << 16
 
 
-cdef struct Asked:
+cdef struct PendingRequest:
     int api_key
     int64_t at_ns
 
@@ -191,8 +191,8 @@ cdef class FrameConnection:
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
     cdef RequestMetrics tally
-    cdef Asked* asked  # of the requests in `slots`, in a ring
-    cdef int asked_first
+    cdef PendingRequest* requests  # of the requests in `slots`, in a ring
+    cdef int requests_first
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ cdef class FrameConnection:
         self.unsent = deque()
 
     def __dealloc__(self):
-        free(self.asked)
+        free(self.requests)
 
     @property
     def unanswered(self):
@@ -365,11 +365,11 @@ cdef class FrameConnection:
         if self.reading:
             self.on_readable()
 
-    cdef Py_ssize_t receive(self, bytearray into, Py_ssize_t at, Py_ssize_t room) except -2:
+    cdef Py_ssize_t receive(self, bytearray into, Py_ssize_t at, Py_ssize_t size_max) except -2:
         """Bytes received; 0 when there are none now; -1 when the connection is over."""
         cdef Py_ssize_t got = 0
         if self.native:
-            got = recv(self.fd, <char*>into + at, room, MSG_DONTWAIT)
+            got = recv(self.fd, <char*>into + at, size_max, MSG_DONTWAIT)
             if got < 0:
                 if errno == EAGAIN or errno == EINTR:
                     return 0
@@ -378,7 +378,7 @@ cdef class FrameConnection:
         else:
             try:
                 with memoryview(into) as view:
-                    got = self.sock.recv_into(view[at:at + room])
+                    got = self.sock.recv_into(view[at:at + size_max])
             except (BlockingIOError, InterruptedError):
                 return 0
             except OSError:
@@ -414,20 +414,20 @@ cdef class FrameConnection:
     cdef int grow(self, bytearray held) except -1:
         """In place: to fill a new one with zeros, and copy what has arrived, would hold up everybody by milliseconds for a frame of
         many megabytes."""
-        cdef Py_ssize_t room = self.room_for(<const uint8_t*><char*>held, self.filled)
-        PyByteArray_Resize(held, room + FRAME_HEADER)
-        self.count(room)
+        cdef Py_ssize_t frame_bytes = self.room_for(<const uint8_t*><char*>held, self.filled)
+        PyByteArray_Resize(held, frame_bytes + FRAME_HEADER)
+        self.count(frame_bytes)
         return 0
 
     cdef int keep(self, const uint8_t* data, Py_ssize_t size) except -1:
         """Hold `size` bytes that do not make a whole frame yet, with room for what is still to come."""
-        cdef Py_ssize_t room = self.room_for(data, size)
+        cdef Py_ssize_t frame_bytes = self.room_for(data, size)
         cdef bytearray held
-        held = bytearray(room + FRAME_HEADER)
+        held = bytearray(frame_bytes + FRAME_HEADER)
         memcpy(<char*>held, data, size)
         self.partial = held
         self.filled = size
-        self.count(room)
+        self.count(frame_bytes)
         return 0
 
     cdef Py_ssize_t room_for(self, const uint8_t* data, Py_ssize_t size) noexcept:
@@ -531,21 +531,21 @@ cdef class FrameConnection:
 
     cdef int put_slot(self, answer, int api_key, int64_t came_ns) except -1:
         cdef int at
-        if self.asked is NULL:
-            self.asked = <Asked*>malloc(self.in_flight_max * sizeof(Asked))
-            if self.asked is NULL:
+        if self.requests is NULL:
+            self.requests = <PendingRequest*>malloc(self.in_flight_max * sizeof(PendingRequest))
+            if self.requests is NULL:
                 raise MemoryError
-        at = (self.asked_first + <int>len(self.slots)) % self.in_flight_max
-        self.asked[at].api_key = api_key
-        self.asked[at].at_ns = came_ns
+        at = (self.requests_first + <int>len(self.slots)) % self.in_flight_max
+        self.requests[at].api_key = api_key
+        self.requests[at].at_ns = came_ns
         self.slots.append(answer)
         return 0
 
     cdef int left_slot(self, int64_t size) except -1:
         """The first answer is on its way."""
-        cdef Asked* asked = &self.asked[self.asked_first]
-        self.tally.answered(asked.api_key, now_ns() - asked.at_ns, size, 1)
-        self.asked_first = (self.asked_first + 1) % self.in_flight_max
+        cdef PendingRequest* answered = &self.requests[self.requests_first]
+        self.tally.answered(answered.api_key, now_ns() - answered.at_ns, size, 1)
+        self.requests_first = (self.requests_first + 1) % self.in_flight_max
         self.slots.popleft()
         return 0
 

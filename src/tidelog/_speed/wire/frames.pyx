@@ -304,11 +304,11 @@ cdef class Writer:
 
     cdef uint8_t* data
     cdef Py_ssize_t size
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
 
     def __cinit__(self):
-        self.room = 512
-        self.data = <uint8_t*>malloc(self.room)
+        self.capacity = 512
+        self.data = <uint8_t*>malloc(self.capacity)
         if self.data == NULL:
             raise MemoryError
 
@@ -317,12 +317,12 @@ cdef class Writer:
 
     cdef uint8_t* extend(self, Py_ssize_t size) except NULL:
         cdef uint8_t* grown
-        if self.size + size > self.room:
+        if self.size + size > self.capacity:
             grown = <uint8_t*>realloc(self.data, 2 * (self.size + size))
             if grown == NULL:
                 raise MemoryError
             self.data = grown
-            self.room = 2 * (self.size + size)
+            self.capacity = 2 * (self.size + size)
         self.size += size
         return self.data + self.size - size
 

@@ -61,14 +61,14 @@ cdef class Poller:
             self.epoll = -1
 
     def add_reader(self, int fd, callback):
-        cdef bint known = fd in self.readers or fd in self.writers
+        cdef bint registered = fd in self.readers or fd in self.writers
         self.readers[fd] = callback
-        self.watch(fd, known)
+        self.watch(fd, registered)
 
     def add_writer(self, int fd, callback):
-        cdef bint known = fd in self.readers or fd in self.writers
+        cdef bint registered = fd in self.readers or fd in self.writers
         self.writers[fd] = callback
-        self.watch(fd, known)
+        self.watch(fd, registered)
 
     def remove_reader(self, int fd):
         if self.readers.pop(fd, None) is not None:
@@ -78,7 +78,7 @@ cdef class Poller:
         if self.writers.pop(fd, None) is not None:
             self.watch(fd, True)
 
-    cdef int watch(self, int fd, bint known) except -1:
+    cdef int watch(self, int fd, bint registered) except -1:
         cdef epoll_event event
         event.events = (EPOLLIN if fd in self.readers else 0) | (EPOLLOUT if fd in self.writers else 0)
         event.data.fd = fd
@@ -86,7 +86,7 @@ cdef class Poller:
             return 0
         if epoll_ctl(
             self.epoll,
-            EPOLL_CTL_DEL if event.events == 0 else (EPOLL_CTL_MOD if known else EPOLL_CTL_ADD),
+            EPOLL_CTL_DEL if event.events == 0 else (EPOLL_CTL_MOD if registered else EPOLL_CTL_ADD),
             fd,
             &event,
         ) < 0:

@@ -5,7 +5,7 @@ from typing import Any
 def split_unchanged(
     held: dict[Any, Any],
     wanted: dict[Any, Any],
-    told: dict[Any, Any],
+    sent: dict[Any, Any],
     follower: int,
     here: int,
     now_ms: int,

@@ -11,13 +11,13 @@ from tidelog._speed.log.replica_state cimport NativeReplicaState
 
 
 def split_unchanged(
-    dict held, dict wanted, dict told, int32_t follower, object here, int64_t now_ms, list unchanged not None
+    dict held, dict wanted, dict sent, int32_t follower, object here, int64_t now_ms, list unchanged not None
 ):
     cdef list changed = []
     cdef PyObject *key_at
     cdef PyObject *wanted_at
     cdef PyObject *held_at
-    cdef PyObject *told_at
+    cdef PyObject *sent_at
     cdef Py_ssize_t position = 0
     cdef NativePartition partition
     cdef NativeReplicaState state
@@ -27,8 +27,8 @@ def split_unchanged(
     while PyDict_Next(wanted, &position, &key_at, &wanted_at):
         wish = <tuple>wanted_at
         held_at = PyDict_GetItem(held, <object>key_at)
-        told_at = PyDict_GetItem(told, <object>key_at)
-        if held_at != NULL and told_at != NULL:
+        sent_at = PyDict_GetItem(sent, <object>key_at)
+        if held_at != NULL and sent_at != NULL:
             partition = <NativePartition?><object>held_at
             state, log = partition.state, partition.log.state
             offset = wish[1]
@@ -36,8 +36,8 @@ def split_unchanged(
                 offset == log.end
                 and wish[0] == state.epoch
                 and partition.leader == here
-                and (<tuple>told_at)[0] == state.committed
-                and (<tuple>told_at)[1] == log.start
+                and (<tuple>sent_at)[0] == state.committed
+                and (<tuple>sent_at)[1] == log.start
                 and state.is_at(follower, offset)
                 and follower in (<object>state).in_sync
             ):

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.log.commits import AskedCommit, read_commit
+from tidelog._speed.log.commits import CommitRequest, read_commit
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.groups.offsets.commits import OffsetCommitter
@@ -59,7 +59,7 @@ def _may_commit(session: Session, group: str, commits: Known, services: Services
     )
 
 
-def _known(request: AskedCommit, image: Image, metadata_max: int) -> Known | None:
+def _known(request: CommitRequest, image: Image, metadata_max: int) -> Known | None:
     commits = []
     for name, partitions in request.topics:
         if type(name) is str:
@@ -78,7 +78,7 @@ def _known(request: AskedCommit, image: Image, metadata_max: int) -> Known | Non
 
 
 async def _committed(
-    request: AskedCommit, commits: Known, wait: Awaitable[None], version: int, correlation_id: int
+    request: CommitRequest, commits: Known, wait: Awaitable[None], version: int, correlation_id: int
 ) -> bytes:
     try:
         await wait
