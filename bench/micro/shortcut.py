@@ -14,7 +14,7 @@ from tidelog._speed.wire.session import Rules, SessionState
 from tidelog._speed.wire.shortcut import ProduceShortcut
 from tidelog.clock import SystemClock
 from tidelog.config import TopicConfig
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
@@ -34,7 +34,7 @@ def request(folder: str, identity: Identity | None) -> Callable[[], object]:
     volume = Volume.of(folder, SystemDisk(), clock, Random(1), OpenFiles(100))
     name = TopicPartition(f"bench-{identity is None}", 0)
     log = Log.open(volume, f"{folder}/{name.topic}-0", name, TopicConfig())
-    partition = Partition(name, TOPIC.id.bytes, NODE, log)
+    partition = HostedPartition(name, TOPIC.id.bytes, NODE, log)
     partition.led(NODE, Epoch(0), frozenset((NODE,)), 1)
     shortcut = ProduceShortcut({(TOPIC.id.bytes, 0): partition}, clock.now_ms, lambda: True, never, ())
     frame = ProduceFrame(TOPIC, 0, single(100), identity)

@@ -13,7 +13,7 @@ from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tests.simulation.trouble import End
 from tidelog.storage import snapshots
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.disk import Disk
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.integrity import scan
@@ -61,11 +61,11 @@ def recovery_forgets_to_sync_what_it_trusts(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_checkpoint_runs_ahead_of_the_data(patch: pytest.MonkeyPatch) -> None:
-    def gather(self: LogDir) -> None:
+    def gather(self: LogDirectory) -> None:
         for name, log in self.logs.items():
             self.volume.recovery_points.offsets[name] = log.end
 
-    patch.setattr(LogDir, "gather", gather)
+    patch.setattr(LogDirectory, "gather", gather)
 
 
 def any_producer_snapshot_is_believed(patch: pytest.MonkeyPatch) -> None:

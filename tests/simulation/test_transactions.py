@@ -28,7 +28,7 @@ from tests.simulation.trouble import (
 )
 from tests.simulation.world import World
 from tidelog import errors
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.producers import Producers
 from tidelog.storage.segments.txn_index import TxnIndex
 from tidelog.testing import Crashed, run, seeds
@@ -230,7 +230,7 @@ def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "last_stable", property(lambda self: self.state.committed))
+    patch.setattr(HostedPartition, "last_stable", property(lambda self: self.state.committed))
 
 
 def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:

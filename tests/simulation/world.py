@@ -9,7 +9,7 @@ from typing import Protocol
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import Surroundings
+from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.config import BrokerConfig
 from tidelog.errors import NONE
 from tidelog.metadata.sqlite.store import SqliteStore, connect
@@ -71,13 +71,13 @@ class World:
         await broker.start()
         return broker
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> BrokerEnvironment:
         machine = self.machine
 
         async def store(folder: str) -> MetadataStore:
             return await SqliteStore.over(self._metadata, None, machine.clock)  # type: ignore[arg-type]
 
-        return Surroundings(
+        return BrokerEnvironment(
             clock=machine.clock,
             network=machine.host,
             random=self.random,

@@ -19,22 +19,22 @@ from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
-from tidelog.app.replicating import Replicating
+from tidelog.app.replicating import BrokerReplication
 from tidelog.app.security_warnings import open_to_everybody, powerless_broker
-from tidelog.app.surroundings import Surroundings, system
+from tidelog.app.surroundings import BrokerEnvironment, system
 from tidelog.broker.access import Access
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.fetch_sessions import FetchSessions
-from tidelog.broker.figures import Figures
+from tidelog.broker.figures import MetricSources
 from tidelog.broker.gate import Gate
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.login import Logins
-from tidelog.broker.pulse import Pulse
+from tidelog.broker.pulse import LoadMeter
 from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
-from tidelog.broker.tallies import Tallies
+from tidelog.broker.tallies import BrokerCounters
 from tidelog.config import BrokerConfig
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
@@ -59,12 +59,12 @@ from tidelog.metadata.store import MetadataStore
 from tidelog.metadata.unclean_restart import known_directories, remember_directories, report
 from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.directory_failure import DirectoryFailure
-from tidelog.replication.pace import Pace
-from tidelog.replication.partition import Partition
+from tidelog.replication.pace import CopyPacer
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.background import Background, Intervals
 from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
@@ -74,7 +74,7 @@ from tidelog.transactions.markers import TransactionMarkers
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import Surroundings as Gateways
+    from tidelog.gateways.http.surroundings import BrokerEnvironment as Gateways
 
 log = logging.getLogger("tidelog")
 
@@ -92,7 +92,7 @@ class Broker:
     """`start`, then `stop`, once each."""
 
     def __init__(
-        self, config: BrokerConfig, around: Surroundings, first_users: Sequence[FirstUser] = ()
+        self, config: BrokerConfig, around: BrokerEnvironment, first_users: Sequence[FirstUser] = ()
     ) -> None:
         """`first_users` are added to the metadata, unless they are there, before anybody can connect."""
         self._given = config
@@ -122,7 +122,7 @@ class Broker:
         files = OpenFiles(min(given.tidelog_open_files_max, around.descriptors_max // 2))
         spare = min(FILES_SPARE + given.tidelog_http_connections_max, around.descriptors_max // 4)
         dirs = [
-            LogDir(os.path.abspath(path), around.disk(path), around.clock, around.random, files)
+            LogDirectory(os.path.abspath(path), around.disk(path), around.clock, around.random, files)
             for path in given.log_dirs
         ]
         self._store: MetadataStore = await around.store(given.log_dirs[0])
@@ -133,10 +133,10 @@ class Broker:
         self._dirs = LogDirs(dirs, controller.topic_config)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
-        pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
+        pace = CopyPacer(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config, pace)
         await self._partitions.start()
-        self._replicating = Replicating(
+        self._replicating = BrokerReplication(
             node,
             controller,
             self._partitions,
@@ -294,7 +294,7 @@ class Broker:
         config = self._controller.config()
         return ScrubPace(config.tidelog_scrub_period_ms, config.tidelog_scrub_bytes_per_second)
 
-    def _truncated(self, partition: Partition) -> None:
+    def _truncated(self, partition: HostedPartition) -> None:
         for cleaner in self._cleaners:
             cleaner.truncated(partition.name, partition.log.end)
 
@@ -306,7 +306,7 @@ class Broker:
             )
         return named
 
-    def _cleanable(self, where: LogDir) -> list[Cleanable]:
+    def _cleanable(self, where: LogDirectory) -> list[Cleanable]:
         cleanable = []
         for name, log in list(where.logs.items()):
             if "compact" not in log.config.cleanup_policy:
@@ -362,7 +362,7 @@ class Broker:
             shares=self._shares,
             group_directory=GroupDirectory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
-            tallies=Tallies(self._given.tidelog_metrics_clients_max),
+            counters=BrokerCounters(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
         )
 
@@ -379,8 +379,8 @@ class Broker:
         return host, self._http.bind(host, port, server_tls(self._controller.config))
 
     def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
-        from tidelog.gateways.http.clients import Clients, Loopback
-        from tidelog.gateways.http.surroundings import Surroundings as Gateways
+        from tidelog.gateways.http.clients import GatewayClients, Loopback
+        from tidelog.gateways.http.surroundings import BrokerEnvironment as Gateways
         from tidelog.gateways.http.tls import peer_tls
 
         listener, config = self._inter_broker_listener(), self._controller.config
@@ -392,13 +392,13 @@ class Broker:
                 # The name that the certificate is for.
                 own = next(endpoint for endpoint in endpoints if endpoint.listener == listener)
                 bootstrap = shown(own.host, own.port)
-        clients = Clients(bootstrap, loopback)
+        clients = GatewayClients(bootstrap, loopback)
         names = own_names(self._given, endpoints, self._around.host_name())
-        pulse = Pulse(self._partitions.counts)
-        self._run(pulse.run(), "taking the pulse")
-        figures = Figures(
+        load_meter = LoadMeter(self._partitions.counts)
+        self._run(load_meter.run(), "measuring the load")
+        figures = MetricSources(
             self._server,
-            pulse,
+            load_meter,
             self._shifts,
             self._cleaners,
             self._replicating.peers,

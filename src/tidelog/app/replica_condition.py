@@ -11,7 +11,7 @@ from uuid import UUID
 from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG, ReplicaCondition
 from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.integrity.damaged_logs import damaged_logs
 from tidelog.types import NodeId, TopicPartition
@@ -90,12 +90,12 @@ class ReplicaConditions:
         return log.epochs.of_last_record(log.end)
 
 
-def _stopped_cleanly(where: LogDir) -> bool:
+def _stopped_cleanly(where: LogDirectory) -> bool:
     """True if the last run of this directory ended cleanly; false also if its disk does not work: then it is offline."""
     return where.last_run is not None and where.last_run.clean
 
 
-def _cause_of(where: LogDir, known_directories: frozenset[str] | None) -> Cause | None:
+def _cause_of(where: LogDirectory, known_directories: frozenset[str] | None) -> Cause | None:
     last = where.last_run
     if where.problem is not None or last is None or where.identity is None:
         return Cause.OFFLINE

@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 from tidelog import errors
 from tidelog.app.peer_security import ListenerPeers
-from tidelog.app.surroundings import Surroundings
+from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.metadata.active_controller import ActiveController
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import MetadataStore
-from tidelog.replication.follower import Follower
-from tidelog.replication.followers import Followers
+from tidelog.replication.follower import LeaderFetchers
+from tidelog.replication.followers import ReplicaFetchers
 from tidelog.replication.in_sync import InSync
 from tidelog.replication.metadata_rollback import MetadataRollback
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peer_liveness import PeerLiveness
 from tidelog.replication.peers import Peers
@@ -35,16 +35,16 @@ log = logging.getLogger("tidelog")
 HAND_OVER_S_MAX = 10.0
 
 
-class Replicating:
+class BrokerReplication:
     def __init__(
         self,
         node: NodeId,
         controller: Controller,
         partitions: Partitions,
         dirs: LogDirs,
-        around: Surroundings,
+        around: BrokerEnvironment,
         listener: str,
-        truncated: Callable[[Partition], None],
+        truncated: Callable[[HostedPartition], None],
     ) -> None:
         self._node = node
         self._controller = controller
@@ -68,10 +68,10 @@ class Replicating:
         )
         self._inbound = Throttle(lambda: controller.config().follower_replication_throttled_rate)
         self.outbound = Throttle(lambda: controller.config().leader_replication_throttled_rate)
-        self._followers = Followers(node, partitions, self._follower)
+        self._followers = ReplicaFetchers(node, partitions, self._follower)
         self.rollback = MetadataRollback(node, partitions, dirs, controller)
 
-    def _follower(self, leader: NodeId) -> Follower:
+    def _follower(self, leader: NodeId) -> LeaderFetchers:
         def fetcher(bytes_max: int, unwritten_max: int) -> ReplicaFetcher:
             return ReplicaFetcher(
                 leader,
@@ -86,7 +86,7 @@ class Replicating:
                 unwritten_max,
             )
 
-        return Follower(fetcher)
+        return LeaderFetchers(fetcher)
 
     def active_controller(self, store: MetadataStore, registration: Registration) -> ActiveController:
         """Builds the active controller, which works while this broker holds the controller's key."""

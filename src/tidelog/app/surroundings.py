@@ -20,7 +20,7 @@ from tidelog.storage.disk import Disk, SystemDisk
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class BrokerEnvironment:
     clock: Clock
     network: Network
     random: Random
@@ -36,9 +36,9 @@ class Surroundings:
     """How many files and sockets may be open at a time."""
 
 
-def system(config: BrokerConfig) -> Surroundings:
+def system(config: BrokerConfig) -> BrokerEnvironment:
     clock, random = SystemClock(), SystemRandom()
-    return Surroundings(
+    return BrokerEnvironment(
         clock=clock,
         network=SystemNetwork(),
         random=random,

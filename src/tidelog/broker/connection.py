@@ -18,7 +18,7 @@ log = logging.getLogger("tidelog.connection")
 sparing = SparingLog(log)
 
 
-class Connection(FrameConnection):
+class ClientConnection(FrameConnection):
     """`ended` is called once, with the connection, when it is closed from either side."""
 
     __slots__ = ("_at_fault", "_ended", "_logged_in", "_router", "_throttle")
@@ -35,8 +35,8 @@ class Connection(FrameConnection):
         *,
         router: Router,
         session: Session,
-        ended: Callable[[Connection], None],
-        logged_in: Callable[[Connection], None] = lambda connection: None,
+        ended: Callable[[ClientConnection], None],
+        logged_in: Callable[[ClientConnection], None] = lambda connection: None,
     ) -> None:
         """`logged_in` is called after each login."""
         super().__init__(
@@ -46,7 +46,7 @@ class Connection(FrameConnection):
             frame_bytes_max,
             in_flight_max,
             router.shortcut,
-            router.tallies.requests,
+            router.counters.requests,
             router.queued,
             session,
         )

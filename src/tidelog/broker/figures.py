@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.broker.pulse import Pulse
+from tidelog.broker.pulse import LoadMeter
 from tidelog.broker.server import Server
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.replication.peers import Peers
@@ -15,9 +15,9 @@ from tidelog.storage.integrity.scrubber import Scrubber
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MetricSources:
     server: Server
-    pulse: Pulse
+    load_meter: LoadMeter
     shifts: IsrAndElectionCounts
     cleaners: Sequence[Cleaner]
     peers: Peers

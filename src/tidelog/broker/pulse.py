@@ -16,7 +16,7 @@ WINDOW_S = 60
 DELAY_BOUNDS_MS = (1, 5, 10, 50, 100, 500, 1000)
 
 
-class Rates(NamedTuple):
+class RatesPerSecond(NamedTuple):
     """A second, over the last minute or as long as the broker runs."""
 
     messages_in: float
@@ -26,7 +26,7 @@ class Rates(NamedTuple):
     replicated_in: float
 
 
-class Pulse:
+class LoadMeter:
     def __init__(self, counts: Callable[[], Counts]) -> None:
         self._counts = counts
         # One more than fit into the window: rates reach back to the first of them.
@@ -47,10 +47,10 @@ class Pulse:
                 self.delay_ms.observe(max(1000 * (loop.time() - due), 0))
             self._sample()
 
-    def rates(self) -> Rates:
+    def rates(self) -> RatesPerSecond:
         now, counts = asyncio.get_running_loop().time(), self._counts()
         since, before = next(
             (sample for sample in self._samples if now - sample[0] <= WINDOW_S), self._samples[-1]
         )
         seconds = max(now - since, 1.0)
-        return Rates(*((new - old) / seconds for new, old in zip(counts, before, strict=True)))
+        return RatesPerSecond(*((new - old) / seconds for new, old in zip(counts, before, strict=True)))

@@ -31,7 +31,7 @@ from tidelog.wire.frame import encode_response, response_start
 from tidelog.wire.message import Message
 
 if TYPE_CHECKING:
-    from tidelog.broker.connection import Connection
+    from tidelog.broker.connection import ClientConnection
 
 Handler = Callable[[Any, Context], Message | HeldAnswer[Any] | Awaitable[Message]]
 Plain = Callable[[memoryview, int, int, int, Session, Services], bytes | Coroutine[Any, Any, bytes] | None]
@@ -49,21 +49,21 @@ REFUSED_LOGIN_S = 0.05
 """A client has this long to read that its login was refused before the connection is closed."""
 
 
-class Asked(NamedTuple):
+class RequestEnvelope(NamedTuple):
     """What encoding the answer to a request takes."""
 
     route: Route
     version: int
     correlation_id: int
     client_id: str | None
-    connection: Connection
+    connection: ClientConnection
     throttle_ms: int
 
 
 class Router:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.tallies = services.tallies
+        self.counters = services.counters
         self.gate = services.gate
         self._quotas = services.gate.quotas
         self.shortcut = ProduceShortcut(
@@ -81,7 +81,7 @@ class Router:
         self._many = FairQueue(1, lambda: MANY_WAITING_MAX)
 
     def route(
-        self, connection: Connection, frame: memoryview, api_key: int, version: int, correlation_id: int
+        self, connection: ClientConnection, frame: memoryview, api_key: int, version: int, correlation_id: int
     ) -> Pending:
         route = ROUTES.get(api_key)
         if route is None:
@@ -93,8 +93,8 @@ class Router:
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
         session.client_id = client_id
-        if session.turns.expired_s is not None and api_key != HEARTBEAT:
-            session.turns.asked(api_key, asyncio.get_running_loop().time())
+        if session.pipelining.expired_s is not None and api_key != HEARTBEAT:
+            session.pipelining.asked(api_key, asyncio.get_running_loop().time())
         limited = self._quotas.active
         if api_key == PRODUCE:
             throttle_ms = self._charge_produce(connection, len(frame)) if limited else 0
@@ -107,7 +107,7 @@ class Router:
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, connection, self._services)
         throttle_ms = self._quotas.charge_request(session, api_key) if limited else 0
-        envelope = Asked(route, version, correlation_id, client_id, connection, throttle_ms)
+        envelope = RequestEnvelope(route, version, correlation_id, client_id, connection, throttle_ms)
         if len(frame) > LONG_BYTES and api_key != SASL_AUTHENTICATE:
             connection.pause()
             long = self._answer_long(envelope, bytearray(frame), at)
@@ -138,13 +138,13 @@ class Router:
             task.add_done_callback(partial(self._login_answered, connection))
         return task
 
-    def _charge_produce(self, connection: Connection, size: int) -> int:
+    def _charge_produce(self, connection: ClientConnection, size: int) -> int:
         throttle_ms = self._quotas.charge_produce(connection.session, size)
         if throttle_ms:
             connection.throttle(throttle_ms)
         return throttle_ms
 
-    def _login_answered(self, connection: Connection, _: asyncio.Task[bytes]) -> None:
+    def _login_answered(self, connection: ClientConnection, _: asyncio.Task[bytes]) -> None:
         if connection.session.admitted:
             connection.logged_in()
         if connection.session.login_refused:
@@ -159,8 +159,8 @@ class Router:
         guard = GUARDS[route.name]
         return lambda request, context: guard(request, context, handle)
 
-    def _context(self, connection: Connection, version: int, holds: bool = True) -> Context:
-        holds = holds and not connection.session.turns.one_by_one
+    def _context(self, connection: ClientConnection, version: int, holds: bool = True) -> Context:
+        holds = holds and not connection.session.pipelining.one_by_one
         return Context(
             self._services,
             version,
@@ -168,7 +168,7 @@ class Router:
             partial(connection.hold, connection.frames) if holds else answer_at_once,
         )
 
-    async def _answer_long(self, envelope: Asked, frame: bytearray, at: int) -> bytes:
+    async def _answer_long(self, envelope: RequestEnvelope, frame: bytearray, at: int) -> bytes:
         """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
         connection's later requests wait until the handler was called."""
         route, version, correlation_id, client_id, connection, _ = envelope
@@ -187,27 +187,27 @@ class Router:
             self._throttle(envelope, response)
         codes, answer = await asyncio.to_thread(_encode_long, route, version, correlation_id, response)
         for number, code in enumerate(codes, 1):
-            self.tallies.failed(route.api_key, code, client_id)
+            self.counters.failed(route.api_key, code, client_id)
             if number % CODES_A_TURN == 0:
                 await asyncio.sleep(0)
         return answer
 
-    def _held(self, held: HeldAnswer[Any], envelope: Asked) -> Pending:
+    def _held(self, held: HeldAnswer[Any], envelope: RequestEnvelope) -> Pending:
         def encoded(response: Message) -> bytes:
             if held.expired:
-                envelope.connection.session.turns.expired(asyncio.get_running_loop().time())
+                envelope.connection.session.pipelining.expired(asyncio.get_running_loop().time())
             return self._encoded(envelope, response)
 
         return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
 
     async def _about_many(
-        self, envelope: Asked, handle: Handler, request: Any, context: Context
+        self, envelope: RequestEnvelope, handle: Handler, request: Any, context: Context
     ) -> list[bytes]:
         route, version, correlation_id, client_id, connection, _ = envelope
 
         def failed(codes: Iterable[int]) -> None:
             for code in codes:
-                self.tallies.failed(route.api_key, code, client_id)
+                self.counters.failed(route.api_key, code, client_id)
 
         await self._many.enter(connection.session.host)
         try:
@@ -250,24 +250,24 @@ class Router:
         self._services.consumer_groups.drain()
         self._services.shares.drain()
 
-    def connection_ended(self, connection: Connection) -> None:
+    def connection_ended(self, connection: ClientConnection) -> None:
         self._services.shares.connection_ended(connection.session.peer)
-        self.tallies.clients.ended(connection)
+        self.counters.clients.ended(connection)
         self._quotas.ended(connection.session)
         connection.session.ended()
 
-    async def _answer(self, envelope: Asked, pending: Awaitable[Message]) -> bytes:
+    async def _answer(self, envelope: RequestEnvelope, pending: Awaitable[Message]) -> bytes:
         return self._encoded(envelope, await pending)
 
-    def _encoded(self, envelope: Asked, response: Message) -> bytes:
+    def _encoded(self, envelope: RequestEnvelope, response: Message) -> bytes:
         route, version, correlation_id, client_id, _, _ = envelope
         for code in error_codes(response):
-            self.tallies.failed(route.api_key, code, client_id)
+            self.counters.failed(route.api_key, code, client_id)
         if self._quotas.active:
             self._throttle(envelope, response)
         return encode_response(route.api_key, version, correlation_id, response.encode(version))
 
-    def _throttle(self, envelope: Asked, response: Any) -> None:
+    def _throttle(self, envelope: RequestEnvelope, response: Any) -> None:
         """Mutes the connection if a quota was exceeded, and tells the client for how long."""
         told_ms = getattr(response, "throttle_time_ms", None)
         throttle_ms = max(envelope.throttle_ms, told_ms or 0)
@@ -292,7 +292,7 @@ class Router:
         return ready
 
     def _other_version(
-        self, route: Route, connection: Connection, version: int, correlation_id: int
+        self, route: Route, connection: ClientConnection, version: int, correlation_id: int
     ) -> bytes:
         """A client asks for versions in a version of its own first: only that is answered, so that it can step back."""
         if route.api_key != API_VERSIONS:

@@ -16,8 +16,8 @@ from tidelog._speed.wire.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
 from tidelog.broker.bounds.fair_threads import FairThreads
 from tidelog.broker.bounds.stalled_readers import StalledReaders
-from tidelog.broker.bounds.strangers import Stranger, Strangers
-from tidelog.broker.connection import Connection
+from tidelog.broker.bounds.strangers import UnauthenticatedConnection, UnauthenticatedConnections
+from tidelog.broker.connection import ClientConnection
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
@@ -53,7 +53,7 @@ class Server:
         self._descriptors_max = descriptors_max
         self._scratch = bytearray(SCRATCH_BYTES)
         self._listening: dict[str, ListeningSocket] = {}
-        self._connections: dict[Connection, None] = {}  # in the order they came
+        self._connections: dict[ClientConnection, None] = {}  # in the order they came
         self.opened = 0
         self.refused: Counter[str] = Counter()  # by the bound that was reached
         self._per_host: Counter[str] = Counter()
@@ -64,8 +64,8 @@ class Server:
         self._poller: Poller | None = None
         self._tls: dict[str, TlsContext] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._strangers = Strangers(config, max(1, descriptors_max // 2))
-        self._not_logged_in: dict[Connection, Stranger] = {}
+        self._strangers = UnauthenticatedConnections(config, max(1, descriptors_max // 2))
+        self._not_logged_in: dict[ClientConnection, UnauthenticatedConnection] = {}
         self._handshake_steps = FairThreads("tls", lambda: config().tidelog_login_connections_max)
         self._stalled = StalledReaders()
         self._watch: asyncio.TimerHandle | None = None
@@ -124,7 +124,7 @@ class Server:
             self._poller.close()
 
     @property
-    def connections(self) -> Collection[Connection]:
+    def connections(self) -> Collection[ClientConnection]:
         """Those that are open now; not to be changed."""
         return self._connections
 
@@ -220,7 +220,7 @@ class Server:
     def _security(self, listener: str) -> ListenerSecurity:
         return self._config().security.get(listener) or ListenerSecurity()
 
-    async def _encrypt(self, stranger: Stranger, accepted: Any, security: ListenerSecurity) -> None:
+    async def _encrypt(self, stranger: UnauthenticatedConnection, accepted: Any, security: ListenerSecurity) -> None:
         stream, name, peer = None, stranger.listener, stranger.peer
         try:
             stream = TlsSocket(accepted, self._tls[name].get(), None, server=True)
@@ -259,13 +259,13 @@ class Server:
         peer: str,
         security: ListenerSecurity,
         principal: str | None = None,
-        stranger: Stranger | None = None,
+        stranger: UnauthenticatedConnection | None = None,
     ) -> None:
         config = self._config()
         session = self._gate.open(name, peer, security.protocol)
         if principal is not None:
             session.principal = principal
-        connection = Connection(
+        connection = ClientConnection(
             self._watcher(stream),
             stream,
             self._scratch,
@@ -288,7 +288,7 @@ class Server:
             connection.bound(security.sasl_message_bytes_max, self._strangers.queued)
         connection.start()
 
-    def _logged_in(self, connection: Connection) -> None:
+    def _logged_in(self, connection: ClientConnection) -> None:
         stranger = self._not_logged_in.pop(connection, None)
         if stranger is None:
             return  # it logged in again, or has ended
@@ -316,7 +316,7 @@ class Server:
             self._close(idle, bound, why)
         return idle is not None
 
-    def _close(self, connection: Connection, bound: str, why: str) -> None:
+    def _close(self, connection: ClientConnection, bound: str, why: str) -> None:
         self._tell_closed(bound, _host(connection.session.peer), connection.shown, why)
         connection.close()
 
@@ -353,7 +353,7 @@ class Server:
             self._poller = Poller(loop)
         return self._poller
 
-    def _ended(self, connection: Connection) -> None:
+    def _ended(self, connection: ClientConnection) -> None:
         self._connections.pop(connection, None)
         stranger = self._not_logged_in.pop(connection, None)
         if stranger is not None:

@@ -12,7 +12,7 @@ from tidelog._speed.wire.connection import QueuedBytes
 from tidelog.broker.gate import Gate
 from tidelog.broker.opening import Opening
 from tidelog.broker.session import Session
-from tidelog.broker.tallies import Tallies
+from tidelog.broker.tallies import BrokerCounters
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.types import NodeId
@@ -76,7 +76,7 @@ class Services:
     logins: Logins
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
-    tallies: Tallies = field(default_factory=Tallies)
+    counters: BrokerCounters = field(default_factory=BrokerCounters)
     opening: Opening = field(default_factory=Opening)
     queued: QueuedBytes = field(default_factory=lambda: QueuedBytes(1 << 62))
     """What requests take that wait; the router sets its bound."""

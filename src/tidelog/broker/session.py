@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog._speed.wire.session import Rules, SessionState
 from tidelog.broker.refusals import Refusals
-from tidelog.broker.turns import Turns
+from tidelog.broker.turns import PipeliningWatch
 
 if TYPE_CHECKING:
     from tidelog.broker.quota_manager import SessionLimits
@@ -40,7 +40,7 @@ class Session(SessionState):
         "refusals",
         "software_name",
         "software_version",
-        "turns",
+        "pipelining",
     )
 
     def __init__(self, rules: Rules, listener: str, peer: str, protocol: str = "PLAINTEXT") -> None:
@@ -68,7 +68,7 @@ class Session(SessionState):
         """It logged in with a delegation token, and may not make further ones."""
         self.limits: SessionLimits | None = None
         """As the quota manager found them when quotas were last asked for."""
-        self.turns = Turns()
+        self.pipelining = PipeliningWatch()
         self.refusals = Refusals()
 
     def expire_after(self, lifetime_ms: int, loop: asyncio.AbstractEventLoop) -> None:

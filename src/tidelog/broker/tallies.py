@@ -24,13 +24,13 @@ class Traffic:
         self.bytes_out = 0
         self.errors = 0
 
-    def add(self, connection: Counted) -> None:
+    def add(self, connection: CountedConnection) -> None:
         self.requests += connection.frames
         self.bytes_in += connection.bytes_in
         self.bytes_out += connection.bytes_out
 
 
-class Counted(Protocol):
+class CountedConnection(Protocol):
     @property
     def client_id(self) -> str | None: ...
 
@@ -39,7 +39,7 @@ class Counted(Protocol):
     bytes_out: int
 
 
-class Clients:
+class ClientTraffic:
     """Connections that have ended, and errors.  Ids are whatever clients say: only so many are told apart."""
 
     def __init__(self, clients_max: int = 1000) -> None:
@@ -61,7 +61,7 @@ class Clients:
     def failed(self, client_id: str | None, times: int = 1) -> None:
         self.of(client_id).errors += times
 
-    def ended(self, connection: Counted) -> None:
+    def ended(self, connection: CountedConnection) -> None:
         self.of(connection.client_id).add(connection)
 
     def snapshot(self) -> dict[str, Traffic]:
@@ -79,10 +79,10 @@ class Clients:
         return name if name in self._known or len(self._known) < self._clients_max else OTHERS
 
 
-class Tallies:
+class BrokerCounters:
     def __init__(self, clients_max: int = 1000) -> None:
         self.requests = RequestMetrics()
-        self.clients = Clients(clients_max)
+        self.clients = ClientTraffic(clients_max)
         self.replicated_out = 0
         """Bytes of records that followers got."""
         self.put_off = 0

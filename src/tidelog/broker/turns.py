@@ -14,7 +14,7 @@ connection which is there for heartbeats.  One of these may come at once by chan
 connection is no such one."""
 
 
-class Turns:
+class PipeliningWatch:
     __slots__ = ("_at_once", "expired_s", "one_by_one")
 
     def __init__(self) -> None:

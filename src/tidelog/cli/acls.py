@@ -18,7 +18,7 @@ from tidelog.cli.acl_words import (
     resource,
 )
 from tidelog.cli.output import counted, plain, print_json, print_table
-from tidelog.cli.session import Session, broker_options, command_help, run
+from tidelog.cli.session import CommandSession, broker_options, command_help, run
 from tidelog.wire.acls import (
     WILDCARD,
     AclBinding,
@@ -61,7 +61,7 @@ tidelog acls create 'User:*' topic:secrets all --deny --host 10.0.0.9
 @click.option("--host", default=WILDCARD, show_default=True, help="Only from this address.")
 @broker_options
 def create(
-    session: Session,
+    session: CommandSession,
     principal: str,
     resource: Resource,
     operations: tuple[str, ...],
@@ -80,7 +80,7 @@ def create(
         print_table(ACL_COLUMNS, [acl_row(binding) for binding in wanted])
 
 
-async def _create(session: Session, wanted: list[AclBinding]) -> None:
+async def _create(session: CommandSession, wanted: list[AclBinding]) -> None:
     async with session.admin() as admin:
         await admin.create_acls(wanted)
 
@@ -112,7 +112,7 @@ tidelog acls list --resource topic:orders --matching
 @click.option("--matching", is_flag=True, help="What applies to the resource, by whatever pattern.")
 @broker_options
 def list_(
-    session: Session,
+    session: CommandSession,
     principal: str | None,
     resource: Resource | None,
     operation: str | None,
@@ -130,7 +130,7 @@ def list_(
         print_table(ACL_COLUMNS, [acl_row(binding) for binding in bindings])
 
 
-async def _list(session: Session, wanted: AclFilter) -> list[AclBinding]:
+async def _list(session: CommandSession, wanted: AclFilter) -> list[AclBinding]:
     async with session.admin() as admin:
         return await admin.describe_acls(wanted)
 
@@ -151,7 +151,7 @@ tidelog acls delete --principal alice --operation write
 @click.option("--host", help="Only those for this address.")
 @broker_options
 def delete(
-    session: Session,
+    session: CommandSession,
     principal: str | None,
     resource: Resource | None,
     operation: str | None,
@@ -167,7 +167,7 @@ def delete(
     click.echo(f"{counted(len(gone), 'ACL')} deleted")
 
 
-async def _delete(session: Session, wanted: AclFilter) -> list[AclBinding]:
+async def _delete(session: CommandSession, wanted: AclFilter) -> list[AclBinding]:
     async with session.admin() as admin:
         return await admin.delete_acls(wanted)
 
@@ -193,7 +193,7 @@ reason: "super user", "acl", "no acl matches" or "the resource has no acl"
 @click.option("--group", "groups", multiple=True, help="A group that a token names for the user; repeatable.")
 @broker_options
 def explain(
-    session: Session,
+    session: CommandSession,
     principal: str,
     operation: str,
     resource: Resource,
@@ -222,7 +222,7 @@ def explain(
 
 
 async def _explain(
-    session: Session,
+    session: CommandSession,
     principal: str,
     operation: AclOperation,
     kind: AclResourceType,

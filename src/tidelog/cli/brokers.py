@@ -10,7 +10,7 @@ import click
 from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
 from tidelog.cli.partitions.command import ReassignRequest, carry_out, throttle_option
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
@@ -31,7 +31,7 @@ def brokers() -> None:
     ),
 )
 @broker_options
-def list_(session: Session) -> None:
+def list_(session: CommandSession) -> None:
     async def ask() -> list[dict[str, Any]]:
         async with session.admin() as admin:
             cluster = await admin.describe_cluster()
@@ -66,7 +66,7 @@ def list_(session: Session) -> None:
     )
 )
 @broker_options
-def load(session: Session) -> None:
+def load(session: CommandSession) -> None:
     loads = run(_loads(session))
     if session.json:
         print_json(loads)
@@ -86,7 +86,7 @@ def load(session: Session) -> None:
     print_table(columns, rows, right=columns)
 
 
-async def _loads(session: Session) -> list[dict[str, Any]]:
+async def _loads(session: CommandSession) -> list[dict[str, Any]]:
     async with session.admin() as admin:
         nodes = (await admin.describe_cluster()).nodes
         leaders: Counter[int] = Counter()
@@ -127,7 +127,7 @@ def _sum(folders: list[LogDir] | None, name: str) -> int | None:
 )
 @click.argument("broker", type=int, metavar="ID")
 @broker_options
-def describe(session: Session, broker: int) -> None:
+def describe(session: CommandSession, broker: int) -> None:
     described = run(_describe(session, broker))
     if session.json:
         print_json(described)
@@ -144,7 +144,7 @@ def describe(session: Session, broker: int) -> None:
         print_table(("SETTING", "VALUE"), sorted(described["settings"].items()))
 
 
-async def _describe(session: Session, broker: int) -> dict[str, Any]:
+async def _describe(session: CommandSession, broker: int) -> dict[str, Any]:
     from tidelog.aio import ConfigResource
     from tidelog.client.admin.configs import ConfigSource
 
@@ -196,6 +196,6 @@ tidelog brokers drain 3 --execute --wait
 @click.option("--wait", is_flag=True, help="Wait until the moves are done.")
 @throttle_option
 @broker_options
-def drain(session: Session, broker: int, execute: bool, wait: bool, throttle: int | None) -> None:
+def drain(session: CommandSession, broker: int, execute: bool, wait: bool, throttle: int | None) -> None:
     act = "--execute" if execute else "--generate"
     run(carry_out(session, ReassignRequest(act, leaving=broker, wait=wait, throttle=throttle)))

@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.disks import disks, each, tell_silent
 from tidelog.cli.output import bytes_text, counted, print_json, print_table
-from tidelog.cli.session import Session, broker_options, command_help, run
+from tidelog.cli.session import CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, Topic
@@ -40,7 +40,7 @@ tidelog cluster status --json
     )
 )
 @broker_options
-def status(session: Session) -> None:
+def status(session: CommandSession) -> None:
     cluster_status = run(_status(session))
     if session.json:
         print_json(cluster_status)
@@ -50,7 +50,7 @@ def status(session: Session) -> None:
         click.get_current_context().exit(1)
 
 
-async def _status(session: Session) -> dict[str, Any]:
+async def _status(session: CommandSession) -> dict[str, Any]:
     from tidelog.client.cluster.topology import under_replicated
 
     async with session.admin() as admin:

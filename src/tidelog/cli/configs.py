@@ -8,7 +8,7 @@ import textwrap
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
 
 KIND = click.Choice(["topic", "broker", "group"])
 DOCS_WIDTH = 96
@@ -42,13 +42,13 @@ documentation is null without --docs; value and default are null for secrets
 @click.option("--docs", is_flag=True, help="Include the documentation of each setting.")
 @broker_options
 def describe(
-    session: Session, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
+    session: CommandSession, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
 ) -> None:
     run(_describe(session, kind, name, keys, changed, docs))
 
 
 async def _describe(
-    session: Session, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
+    session: CommandSession, kind: str, name: str, keys: tuple[str, ...], changed: bool, docs: bool
 ) -> None:
     from tidelog.aio import ConfigResource, ConfigSource
 
@@ -108,7 +108,7 @@ tidelog configs set broker 1 log.cleaner.backoff.ms=5000
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
 @broker_options
-def set_(session: Session, kind: str, name: str, changes: dict[str, str]) -> None:
+def set_(session: CommandSession, kind: str, name: str, changes: dict[str, str]) -> None:
     run(_alter(session, kind, name, dict(changes)))
     if session.json:
         print_json({"kind": kind, "name": name, "set": changes})
@@ -130,7 +130,7 @@ tidelog configs unset topic orders retention.ms
 @click.argument("name")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @broker_options
-def unset(session: Session, kind: str, name: str, keys: tuple[str, ...]) -> None:
+def unset(session: CommandSession, kind: str, name: str, keys: tuple[str, ...]) -> None:
     run(_alter(session, kind, name, dict.fromkeys(keys)))
     if session.json:
         print_json({"kind": kind, "name": name, "unset": list(keys)})
@@ -139,7 +139,7 @@ def unset(session: Session, kind: str, name: str, keys: tuple[str, ...]) -> None
             click.echo(f"{kind} {name}: {key} reset to its default")
 
 
-async def _alter(session: Session, kind: str, name: str, changes: dict[str, str | None]) -> None:
+async def _alter(session: CommandSession, kind: str, name: str, changes: dict[str, str | None]) -> None:
     from tidelog.aio import ConfigResource
 
     async with session.admin() as admin:

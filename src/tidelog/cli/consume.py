@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.output import ProgressLine, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 from tidelog.cli.start_offset import BadStart, Start, parse_start
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ come as key_base64 or value_base64 instead
 )
 @broker_options
 def consume(
-    session: Session,
+    session: CommandSession,
     topic: str,
     start: Start,
     partitions: tuple[int, ...],
@@ -146,7 +146,7 @@ def _reset(start: Start, partitions: tuple[int, ...]) -> str | int:
 
 
 async def _consume_as_member(
-    session: Session,
+    session: CommandSession,
     topic: str,
     group: str,
     reset: str | int,
@@ -194,7 +194,7 @@ async def _all_read(consumer: Consumer) -> bool:
 
 
 async def _consume(
-    session: Session,
+    session: CommandSession,
     topic: str,
     start: Start,
     partitions: tuple[int, ...],

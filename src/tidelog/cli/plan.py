@@ -11,7 +11,7 @@ import click
 
 from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.session import Finite, Session, broker_options, command_help, run
+from tidelog.cli.session import Finite, CommandSession, broker_options, command_help, run
 from tidelog.model import amounts
 from tidelog.model.amounts import size_text
 
@@ -93,7 +93,7 @@ tidelog plan --messages-per-day 20M --size 400B --peak 5 --groups 3 --broker-dis
     help="How long to measure the cluster.",
 )
 @broker_options
-def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
+def plan(session: CommandSession, offline: bool, measure: float, **given: Any) -> None:
     from tidelog.model import capacity
 
     load = capacity.Load(
@@ -129,7 +129,7 @@ def plan(session: Session, offline: bool, measure: float, **given: Any) -> None:
         _print_comparison(session, cluster, compared)
 
 
-def _measured(session: Session, seconds: float) -> Measured | None:
+def _measured(session: CommandSession, seconds: float) -> Measured | None:
     """None, with a message on stderr, when no cluster answers: a plan needs none."""
     from tidelog.errors import TidelogError
 
@@ -240,7 +240,7 @@ def _print(load: Load, machine: BrokerCapacity, wanted: CapacityPlan) -> None:
     )
 
 
-def _print_comparison(session: Session, cluster: Measured, compared: CapacityComparison) -> None:
+def _print_comparison(session: CommandSession, cluster: Measured, compared: CapacityComparison) -> None:
     of = "nothing is kept" if cluster.message_bytes is None else f"{size_text(cluster.message_bytes)} each"
     click.echo(
         f"The cluster at {session.bootstrap} has {counted(cluster.brokers, 'broker')} and takes "

@@ -11,7 +11,7 @@ import click
 
 from tidelog.cli.input_lines import Lines, LineTooLong
 from tidelog.cli.output import ProgressLine, bytes_text, print_json
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Delivery, Producer
@@ -91,7 +91,7 @@ tail -f app.log | tidelog produce logs --compression zstd --acks 1
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @broker_options
 def produce(
-    session: Session,
+    session: CommandSession,
     topic: str,
     key_separator: bytes | None,
     headers: list[tuple[str, bytes | None]],
@@ -101,7 +101,7 @@ def produce(
 ) -> None:
     if sys.stdin is None:
         raise Failure("standard input is closed: there are no lines to read")
-    work = Work(session, topic, key_separator, headers, partition)
+    work = RecordProduction(session, topic, key_separator, headers, partition)
     problem: str | None = None
     interrupted = False
     try:
@@ -133,12 +133,12 @@ def produce(
         sys.exit(INTERRUPTED)
 
 
-class Work:
+class RecordProduction:
     """One run: reads lines, sends records, and counts acknowledgements."""
 
     def __init__(
         self,
-        session: Session,
+        session: CommandSession,
         topic: str,
         separator: bytes | None,
         headers: list[tuple[str, bytes | None]],

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
 from tidelog.wire.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -96,7 +96,7 @@ tidelog quotas set --default-ip connection_creation_rate=20
 @click.argument("values", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
 @_entity_options
 @broker_options
-def set_(session: Session, values: dict[str, str], **whom: Any) -> None:
+def set_(session: CommandSession, values: dict[str, str], **whom: Any) -> None:
     entity = _named(_entity(**whom))
     changes: dict[str, float | None] = {}
     for key, text in values.items():
@@ -126,7 +126,7 @@ tidelog quotas list --user alice --json
 )
 @_entity_options
 @broker_options
-def list_(session: Session, **whom: Any) -> None:
+def list_(session: CommandSession, **whom: Any) -> None:
     entity = _entity(**whom)
     quotas_set = run(_list(session, entity if entity.parts() else None))
     if session.json:
@@ -145,7 +145,7 @@ def list_(session: Session, **whom: Any) -> None:
     print_table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), rows, right=("VALUE",))
 
 
-async def _list(session: Session, entity: QuotaEntity | None) -> dict[QuotaEntity, dict[str, float]]:
+async def _list(session: CommandSession, entity: QuotaEntity | None) -> dict[QuotaEntity, dict[str, float]]:
     async with session.admin() as admin:
         return await admin.describe_client_quotas(entity)
 
@@ -163,7 +163,7 @@ tidelog quotas delete --default-user request_percentage
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @_entity_options
 @broker_options
-def delete(session: Session, keys: tuple[str, ...], **whom: Any) -> None:
+def delete(session: CommandSession, keys: tuple[str, ...], **whom: Any) -> None:
     entity = _named(_entity(**whom))
     for key in keys:
         _check_key(key)
@@ -174,7 +174,7 @@ def delete(session: Session, keys: tuple[str, ...], **whom: Any) -> None:
         click.echo(f"{entity}: deleted {', '.join(gone)}")
 
 
-async def _delete(session: Session, entity: QuotaEntity, keys: tuple[str, ...]) -> list[str]:
+async def _delete(session: CommandSession, entity: QuotaEntity, keys: tuple[str, ...]) -> list[str]:
     async with session.admin() as admin:
         held = (await admin.describe_client_quotas(entity, strict=True)).get(entity, {})
         missing = [key for key in keys if key not in held]
@@ -185,7 +185,7 @@ async def _delete(session: Session, entity: QuotaEntity, keys: tuple[str, ...]) 
     return gone
 
 
-async def _alter(session: Session, entity: QuotaEntity, changes: dict[str, float | None]) -> None:
+async def _alter(session: CommandSession, entity: QuotaEntity, changes: dict[str, float | None]) -> None:
     async with session.admin() as admin:
         await admin.alter_client_quotas({entity: changes})
 

@@ -8,7 +8,7 @@ import click
 
 from tidelog.cli.acl_words import ACL_COLUMNS, ACL_SHAPE, acl_json, acl_row, principal
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 from tidelog.wire.acls import WILDCARD, AclBinding, AclFilter
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _grant(principal: str, role: str, prefix: str) -> RoleGrant:
     return RoleGrant(principal, Role(role), prefix)
 
 
-def _show(session: Session, word: str, bindings: list[AclBinding]) -> None:
+def _show(session: CommandSession, word: str, bindings: list[AclBinding]) -> None:
     if session.json:
         print_json({word: [acl_json(binding) for binding in bindings]})
         return
@@ -60,13 +60,13 @@ tidelog roles grant Group:operations operator
 @click.argument("role", type=ROLE)
 @PREFIX
 @broker_options
-def grant(session: Session, principal: str, role: str, prefix: str) -> None:
+def grant(session: CommandSession, principal: str, role: str, prefix: str) -> None:
     bindings = _grant(principal, role, prefix).bindings()
     run(_create(session, bindings))
     _show(session, "granted", bindings)
 
 
-async def _create(session: Session, bindings: list[AclBinding]) -> None:
+async def _create(session: CommandSession, bindings: list[AclBinding]) -> None:
     async with session.admin() as admin:
         await admin.create_acls(bindings)
 
@@ -84,11 +84,11 @@ tidelog roles revoke alice producer --prefix sales.
 @click.argument("role", type=ROLE)
 @PREFIX
 @broker_options
-def revoke(session: Session, principal: str, role: str, prefix: str) -> None:
+def revoke(session: CommandSession, principal: str, role: str, prefix: str) -> None:
     _show(session, "revoked", run(_revoke(session, _grant(principal, role, prefix))))
 
 
-async def _revoke(session: Session, wanted: RoleGrant) -> list[AclBinding]:
+async def _revoke(session: CommandSession, wanted: RoleGrant) -> list[AclBinding]:
     from tidelog.access.roles import held_roles, revocable
 
     async with session.admin() as admin:
@@ -113,7 +113,7 @@ tidelog roles list --principal alice
 )
 @click.option("--principal", callback=principal, help="A user's name, User:NAME or Group:NAME.")
 @broker_options
-def list_(session: Session, principal: str | None) -> None:
+def list_(session: CommandSession, principal: str | None) -> None:
     roles = run(_list(session, principal))
     if session.json:
         print_json(roles)
@@ -121,7 +121,7 @@ def list_(session: Session, principal: str | None) -> None:
         print_table(("PRINCIPAL", "ROLE", "PREFIX"), [tuple(role.values()) for role in roles])
 
 
-async def _list(session: Session, principal: str | None) -> list[dict[str, Any]]:
+async def _list(session: CommandSession, principal: str | None) -> list[dict[str, Any]]:
     from tidelog.access.roles import held_roles
 
     async with session.admin() as admin:

@@ -23,7 +23,7 @@ BOOTSTRAP = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     bootstrap: str
     timeout_ms: int
     json: bool
@@ -97,7 +97,7 @@ def command_config_option(help: str) -> Callable[[F], F]:
 
 
 def broker_options(command: F) -> F:
-    """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `Session` as its first argument."""
+    """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `CommandSession` as its first argument."""
 
     @functools.wraps(command)
     def with_session(
@@ -108,7 +108,7 @@ def broker_options(command: F) -> F:
             from tidelog.cli.command_config import read_security
 
             security = read_security(command_config)
-        session = Session(bootstrap, max(1, int(timeout * 1000)), as_json, security, command_config)
+        session = CommandSession(bootstrap, max(1, int(timeout * 1000)), as_json, security, command_config)
         return command(session, *args, **kwargs)
 
     wrapped = with_session

@@ -15,7 +15,7 @@ import click
 
 from tidelog.cli.interruptible import Interruptible
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs
 
 if TYPE_CHECKING:
     from tidelog.pipeline.sql.engine import Engine, Result, Rows
@@ -117,7 +117,7 @@ tidelog sql -f report.sql --json
 )
 @broker_options
 def sql(
-    session: Session,
+    session: CommandSession,
     text: str | None,
     file: str | None,
     until_done: bool,
@@ -159,7 +159,7 @@ def sql(
 
 
 def _engine(
-    session: Session, home: Path | None, master: str | None, settings: dict[str, str], until_done: bool
+    session: CommandSession, home: Path | None, master: str | None, settings: dict[str, str], until_done: bool
 ) -> Engine:
     from tidelog.pipeline.options.connection import security_options
     from tidelog.pipeline.running.apps import default_home

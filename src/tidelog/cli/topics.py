@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.disks import disks
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, CreatedTopic, Topic
@@ -42,7 +42,7 @@ tidelog topics create users --config cleanup.policy=compact --if-not-exists
 @click.option("--if-not-exists", is_flag=True, help="Do not fail if a topic already exists.")
 @broker_options
 def create(
-    session: Session,
+    session: CommandSession,
     names: tuple[str, ...],
     partitions: int | None,
     replication_factor: int | None,
@@ -53,7 +53,7 @@ def create(
 
 
 async def _create(
-    session: Session,
+    session: CommandSession,
     names: tuple[str, ...],
     partitions: int,
     replication_factor: int,
@@ -137,11 +137,11 @@ tidelog topics list --internal --json
 )
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 @broker_options
-def list_(session: Session, internal: bool) -> None:
+def list_(session: CommandSession, internal: bool) -> None:
     run(_list(session, internal))
 
 
-async def _list(session: Session, internal: bool) -> None:
+async def _list(session: CommandSession, internal: bool) -> None:
     async with session.admin() as admin:
         topics = await admin.list_topics(internal=internal)
     if session.json:
@@ -169,11 +169,11 @@ null where the broker does not report a value
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @broker_options
-def describe(session: Session, names: tuple[str, ...]) -> None:
+def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     run(_describe(session, names))
 
 
-async def _describe(session: Session, names: tuple[str, ...]) -> None:
+async def _describe(session: CommandSession, names: tuple[str, ...]) -> None:
     async with session.admin() as admin:
         if names:
             topics = list((await admin.describe_topics(names)).values())
@@ -272,7 +272,7 @@ tidelog topics alter orders --config retention.ms=3600000 --unset segment.bytes
 @click.option("--unset", multiple=True, metavar="KEY", help="Reset a setting to its default; repeat.")
 @broker_options
 def alter(
-    session: Session, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
+    session: CommandSession, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
 ) -> None:
     if partitions is None and not config and not unset:
         raise click.UsageError("Nothing to change: use --partitions, --config or --unset.")
@@ -280,7 +280,7 @@ def alter(
 
 
 async def _alter(
-    session: Session, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
+    session: CommandSession, name: str, partitions: int | None, config: dict[str, str], unset: tuple[str, ...]
 ) -> None:
     from tidelog.aio import ConfigResource
 
@@ -314,11 +314,11 @@ tidelog topics delete old-1 old-2 --if-exists
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="Do not fail if a topic does not exist.")
 @broker_options
-def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
+def delete(session: CommandSession, names: tuple[str, ...], if_exists: bool) -> None:
     run(_delete(session, names, if_exists))
 
 
-async def _delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
+async def _delete(session: CommandSession, names: tuple[str, ...], if_exists: bool) -> None:
     from tidelog.errors import TidelogError, UnknownTopicOrPartition
 
     deleted, missing, problems = [], [], []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Finite, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, Finite, CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.client.admin.transaction_admin import TransactionDescription
@@ -48,7 +48,7 @@ tidelog transactions list --pattern 'billing-.*'
 @click.option("--pattern", metavar="REGEX", help="Only ids that match this regular expression completely.")
 @broker_options
 def list_(
-    session: Session,
+    session: CommandSession,
     states: tuple[str, ...],
     producer_ids: tuple[int, ...],
     longer_than: float | None,
@@ -97,7 +97,7 @@ started is a time, or null where no transaction has started
 )
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @broker_options
-def describe(session: Session, ids: tuple[str, ...]) -> None:
+def describe(session: CommandSession, ids: tuple[str, ...]) -> None:
     async def ask() -> list[TransactionDescription]:
         async with session.admin() as admin:
             return list((await admin.describe_transactions(ids)).values())
@@ -159,7 +159,7 @@ tidelog transactions abort --topic orders --partition 3 --start-offset 4711
 )
 @broker_options
 def abort(
-    session: Session, id: str | None, topic: str | None, partition: int | None, start_offset: int | None
+    session: CommandSession, id: str | None, topic: str | None, partition: int | None, start_offset: int | None
 ) -> None:
     place = (topic, partition, start_offset)
     if id is not None and place == (None, None, None):
@@ -178,14 +178,14 @@ def abort(
         click.echo(text)
 
 
-async def _fence(session: Session, id: str) -> None:
+async def _fence(session: CommandSession, id: str) -> None:
     async with session.admin() as admin:
         if id not in [transaction.transactional_id for transaction in await admin.list_transactions()]:
             raise Failure(f"transactional id {id!r} does not exist")
         await admin.fence_producer(id)
 
 
-async def _abort(session: Session, topic: str, partition: int, start_offset: int) -> None:
+async def _abort(session: CommandSession, topic: str, partition: int, start_offset: int) -> None:
     from tidelog.types import TopicPartition
 
     async with session.admin() as admin:

@@ -10,7 +10,7 @@ import click
 
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.passwords import password_options, read_password
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ tidelog users create alice --password-file secret.txt --mechanism SCRAM-SHA-512
 @_credential_options
 @broker_options
 def create(
-    session: Session,
+    session: CommandSession,
     name: str,
     mechanisms: Sequence[str],
     iterations: int,
@@ -83,7 +83,7 @@ tidelog users password alice --password-file secret.txt
 @_credential_options
 @broker_options
 def password(
-    session: Session,
+    session: CommandSession,
     name: str,
     mechanisms: Sequence[str],
     iterations: int,
@@ -95,7 +95,7 @@ def password(
 
 
 async def _set(
-    session: Session, name: str, password: str, mechanisms: Sequence[str], iterations: int, there: bool
+    session: CommandSession, name: str, password: str, mechanisms: Sequence[str], iterations: int, there: bool
 ) -> None:
     async with session.admin() as admin:
         exists = name in await admin.describe_user_scram_credentials()
@@ -125,11 +125,11 @@ tidelog users list --json
     ),
 )
 @broker_options
-def list_(session: Session) -> None:
+def list_(session: CommandSession) -> None:
     run(_list(session))
 
 
-async def _list(session: Session) -> None:
+async def _list(session: CommandSession) -> None:
     async with session.admin() as admin:
         credentials = await admin.describe_user_scram_credentials()
     if session.json:
@@ -154,7 +154,7 @@ tidelog users delete alice
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @broker_options
-def delete(session: Session, names: tuple[str, ...]) -> None:
+def delete(session: CommandSession, names: tuple[str, ...]) -> None:
     run(_delete(session, list(dict.fromkeys(names))))
     if session.json:
         print_json({"deleted": list(dict.fromkeys(names))})
@@ -162,7 +162,7 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
         click.echo(f"{counted(len(set(names)), 'user')} deleted")
 
 
-async def _delete(session: Session, names: list[str]) -> None:
+async def _delete(session: CommandSession, names: list[str]) -> None:
     async with session.admin() as admin:
         credentials = await admin.describe_user_scram_credentials()
         unknown = [name for name in names if name not in credentials]

@@ -20,7 +20,7 @@ from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image
 from tidelog.record.builder import Marker, read_marker
 from tidelog.record.reader import Batch, read_batches
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log import Log
 from tidelog.storage.reading import fetch_bytes
@@ -161,7 +161,7 @@ class CoordinatorRuntime(Generic[M]):
         self._loading.pop(index, None)
         self._open(index, partition, machine)
 
-    def _open(self, index: int, partition: Partition, machine: M) -> None:
+    def _open(self, index: int, partition: HostedPartition, machine: M) -> None:
         shard = Shard(index, partition, machine, self._kinds, self._clock, self._broken)
         self._shards[index] = shard
         for tell in self.opened:

@@ -16,7 +16,7 @@ from tidelog.clock import Clock
 from tidelog.coordination.records import CoordinatorRecord, RecordTypes
 from tidelog.record.builder import BatchBuilder
 from tidelog.replication.commit_status import Appended, appended_before, is_committed, when_committed
-from tidelog.replication.partition import Ending, Partition
+from tidelog.replication.partition import Ending, HostedPartition
 from tidelog.types import Epoch
 
 NO_PRODUCER = -1
@@ -49,7 +49,7 @@ class Shard(Generic[M]):
     def __init__(
         self,
         index: int,
-        partition: Partition,
+        partition: HostedPartition,
         machine: M,
         kinds: RecordTypes,
         clock: Clock,

@@ -10,7 +10,7 @@ AT_ONCE_S = 0.05
 INTERVAL_MS_MIN = 100
 
 
-class Cadence:
+class HeartbeatCadence:
     __slots__ = ("_answered_s", "_asking", "_interval_ms")
 
     def __init__(self) -> None:

@@ -85,7 +85,7 @@ class HeldAnswer(Generic[T]):
         return self.result()
 
 
-class Held:
+class HeldHeartbeats:
     def __init__(self, kind: str, timers: Timers) -> None:
         self._kind = kind
         self._timers = timers

@@ -10,7 +10,7 @@ from tidelog import errors
 from tidelog.types import Offset
 
 if TYPE_CHECKING:
-    from tidelog.replication.partition import Partition
+    from tidelog.replication.partition import HostedPartition
 
 
 class Appended(NamedTuple):
@@ -24,13 +24,13 @@ class Appended(NamedTuple):
 
 
 def appended_before(
-    partition: Partition, base: int, end: int, durable: asyncio.Future[None] | None
+    partition: HostedPartition, base: int, end: int, durable: asyncio.Future[None] | None
 ) -> Appended:
     """What was appended before."""
     return Appended(Offset(base), Offset(end), -1, durable, partition.log.epochs.of(end - 1))
 
 
-def is_committed(partition: Partition, appended: Appended) -> bool:
+def is_committed(partition: HostedPartition, appended: Appended) -> bool:
     """Whether all replicas that count have it: these records, not those that another leader has put there."""
     end, log = appended.end, partition.log
     return partition.state.committed >= end and (
@@ -38,7 +38,7 @@ def is_committed(partition: Partition, appended: Appended) -> bool:
     )
 
 
-def moved(partition: Partition, appended: Appended) -> bool:
+def moved(partition: HostedPartition, appended: Appended) -> bool:
     """It is another leader's to say what becomes of it."""
     return (
         partition.leader != partition.state.node
@@ -46,7 +46,7 @@ def moved(partition: Partition, appended: Appended) -> bool:
     )  # fmt: skip
 
 
-def when_committed(partition: Partition, appended: Appended) -> asyncio.Future[None]:
+def when_committed(partition: HostedPartition, appended: Appended) -> asyncio.Future[None]:
     """Done when it is; fails when another broker leads."""
     if not moved(partition, appended):
         return partition.commit_waits.wait(appended.end)
@@ -55,10 +55,10 @@ def when_committed(partition: Partition, appended: Appended) -> asyncio.Future[N
     return failed
 
 
-def not_led(partition: Partition) -> errors.TidelogError:
+def not_led(partition: HostedPartition) -> errors.TidelogError:
     return errors.NotLeaderOrFollower(f"{partition.name} is led by broker {partition.leader} now")
 
 
-def too_few(partition: Partition) -> str:
+def too_few(partition: HostedPartition) -> str:
     in_sync, required = len(partition.state.in_sync), partition.log.config.min_insync_replicas
     return f"{partition.name} has {in_sync} in-sync replicas, min.insync.replicas is {required}"

@@ -15,7 +15,7 @@ from tidelog import errors
 from tidelog.metadata.doubts import NO_LOG
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import Cause
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
 
@@ -24,7 +24,7 @@ log = logging.getLogger("tidelog.replication")
 LOOK_S = 0.5
 
 
-class Metadata(Protocol):
+class DirectoryFailureMetadata(Protocol):
     @property
     def image(self) -> Image: ...
     async def give_up(
@@ -33,7 +33,7 @@ class Metadata(Protocol):
 
 
 class DirectoryFailure:
-    def __init__(self, node: NodeId, dirs: LogDirs, metadata: Metadata) -> None:
+    def __init__(self, node: NodeId, dirs: LogDirs, metadata: DirectoryFailureMetadata) -> None:
         self._node = node
         self._dirs = dirs
         self._metadata = metadata
@@ -48,7 +48,7 @@ class DirectoryFailure:
                     await self._leave(where)
             await asyncio.sleep(LOOK_S)
 
-    async def _leave(self, where: LogDir) -> None:
+    async def _leave(self, where: LogDirectory) -> None:
         left = 0
         try:
             for name in [name for name in sorted(where.names) if self._counts(name)]:

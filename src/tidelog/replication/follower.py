@@ -11,7 +11,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tidelog.replication.following import Key
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.replica_fetcher import Following, ReplicaFetcher
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.types import Epoch
@@ -22,7 +22,7 @@ CATCH_UP_BYTES_MAX = 1 << 18
 UNWRITTEN_BYTES_MAX = 8 << 20
 
 
-class Follower:
+class LeaderFetchers:
     def __init__(self, fetcher: Callable[[int, int], ReplicaFetcher]) -> None:
         """`fetcher` makes one, for answers of so many bytes at most, with so many bytes that are not on disk yet."""
         self._in_sync = fetcher(NO_LIMIT, NO_LIMIT)
@@ -32,7 +32,7 @@ class Follower:
     def __len__(self) -> int:
         return len(self._in_sync.followed) + len(self._behind.followed)
 
-    def follow(self, partition: Partition, epoch: Epoch) -> None:
+    def follow(self, partition: HostedPartition, epoch: Epoch) -> None:
         """Also when its replica here has come to be in sync, or has fallen behind."""
         key, fetcher = _key(partition), self._fetcher(partition)
         if fetcher.followed.get(key) == (partition, epoch):
@@ -42,11 +42,11 @@ class Follower:
             fetcher.beside.wake()
         fetcher.follow(key, Following(partition, epoch))
 
-    def drop(self, partition: Partition) -> None:
+    def drop(self, partition: HostedPartition) -> None:
         for fetcher in (self._in_sync, self._behind):
             fetcher.drop(_key(partition))
 
-    def _fetcher(self, partition: Partition) -> ReplicaFetcher:
+    def _fetcher(self, partition: HostedPartition) -> ReplicaFetcher:
         return self._in_sync if partition.in_sync_here else self._behind
 
     async def run(self) -> None:
@@ -56,5 +56,5 @@ class Follower:
                 fetchers.create_task(fetcher.run())
 
 
-def _key(partition: Partition) -> Key:
+def _key(partition: HostedPartition) -> Key:
     return UUID(bytes=partition.topic_id), partition.index

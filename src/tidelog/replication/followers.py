@@ -1,6 +1,6 @@
 """Which leaders this node follows, and in what: goes with the metadata.
 
-One `Follower` for each broker that leads a partition of which this node has a replica; one that is not needed any more
+One `LeaderFetchers` for each broker that leads a partition of which this node has a replica; one that is not needed any more
 is stopped.  `app.lifecycle` hands on every update, after the partitions have applied it."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, TopicImage, changed_partitions
-from tidelog.replication.follower import Follower
-from tidelog.replication.partition import Partition
+from tidelog.replication.follower import LeaderFetchers
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.types import Epoch, NodeId, TopicPartition
 
@@ -26,13 +26,13 @@ class Leadership(NamedTuple):
     epoch: Epoch
 
 
-class Followers:
-    def __init__(self, node: NodeId, partitions: Partitions, make: Callable[[NodeId], Follower]) -> None:
+class ReplicaFetchers:
+    def __init__(self, node: NodeId, partitions: Partitions, make: Callable[[NodeId], LeaderFetchers]) -> None:
         self._node = node
         self._partitions = partitions
         self._make = make
-        self._by_leader: dict[NodeId, tuple[Follower, asyncio.Task[None]]] = {}
-        self._leader_of: dict[TopicPartition, tuple[NodeId, Partition]] = {}
+        self._by_leader: dict[NodeId, tuple[LeaderFetchers, asyncio.Task[None]]] = {}
+        self._leader_of: dict[TopicPartition, tuple[NodeId, HostedPartition]] = {}
         self._not_opened: dict[TopicPartition, Leadership] = {}
         """Partitions whose log cannot be opened or made now: the disk may be full."""
         self._retrying: asyncio.Task[None] | None = None
@@ -93,7 +93,7 @@ class Followers:
                     await asyncio.sleep(0)
         self._retrying = None
 
-    def _set(self, name: TopicPartition, leader: NodeId, partition: Partition, epoch: Epoch) -> None:
+    def _set(self, name: TopicPartition, leader: NodeId, partition: HostedPartition, epoch: Epoch) -> None:
         held = self._leader_of.get(name)
         if held is not None and held != (leader, partition):
             self._drop(name)

@@ -62,7 +62,7 @@ def runs(data: memoryview, start: int, bytes_max: int) -> Iterator[list[Batch]]:
         yield run
 
 
-class Session:
+class FollowerFetchSession:
     """Names the partitions once, then only what changed, as fetch sessions allow."""
 
     def __init__(self, node: int) -> None:

@@ -19,7 +19,7 @@ from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, TopicImage, changed_partitions
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining, out_of_date
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log import is_offline
 from tidelog.types import NodeId, TopicPartition
@@ -29,7 +29,7 @@ log = logging.getLogger("tidelog.in_sync")
 RETRY_S = 0.5
 
 
-class Metadata(Protocol):
+class InSyncMetadata(Protocol):
     @property
     def image(self) -> Image: ...
 
@@ -41,7 +41,7 @@ class InSync:
         self,
         node: NodeId,
         partitions: Partitions,
-        metadata: Metadata,
+        metadata: InSyncMetadata,
         clock: Clock,
         lag_ms_max: Callable[[], int],
         in_sync_min: Callable[[str], int],
@@ -57,7 +57,7 @@ class InSync:
         self._changing: set[TopicPartition] = set()
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def caught_up(self, partition: Partition, node: NodeId, broker_epoch: int) -> None:
+    def caught_up(self, partition: HostedPartition, node: NodeId, broker_epoch: int) -> None:
         """A follower that is not in sync has what is committed: it may join."""
         name, state = partition.name, partition.state
         if name in self._changing or state.proposed is not None:

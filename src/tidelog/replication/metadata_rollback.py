@@ -25,14 +25,14 @@ log = logging.getLogger("tidelog.replication")
 LOOK_S = 0.5
 
 
-class Metadata(Protocol):
+class RollbackMetadata(Protocol):
     async def report_rolled_back(
         self, name: TopicPartition, reach: Callable[[], tuple[int, int]], last_epoch: Callable[[], int]
     ) -> bool: ...
 
 
 class MetadataRollback:
-    def __init__(self, node: NodeId, partitions: Partitions, dirs: LogDirs, metadata: Metadata) -> None:
+    def __init__(self, node: NodeId, partitions: Partitions, dirs: LogDirs, metadata: RollbackMetadata) -> None:
         self._node = node
         self._partitions = partitions
         self._dirs = dirs

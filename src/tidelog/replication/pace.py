@@ -9,7 +9,7 @@ from tidelog.clock import Clock
 from tidelog.replication.throttle import Throttle
 
 
-class Pace:
+class CopyPacer:
     def __init__(self, clock: Clock, rate: Callable[[], int]) -> None:
         self._clock = clock
         self._throttle = Throttle(rate)

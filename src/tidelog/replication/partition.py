@@ -53,7 +53,7 @@ class Enlisted(NamedTuple):
     from_the_first: bool
 
 
-class Partition(NativePartition):
+class HostedPartition(NativePartition):
     __slots__ = (
         "_rules",
         "_told",

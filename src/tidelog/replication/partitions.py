@@ -18,8 +18,8 @@ from tidelog.config import TopicConfig
 from tidelog.metadata import image as metadata
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, TopicImage, changed_partitions
-from tidelog.replication.pace import Pace
-from tidelog.replication.partition import Partition
+from tidelog.replication.pace import CopyPacer
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.dirs.moving import Move
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
@@ -40,7 +40,7 @@ class Counts(NamedTuple):
     bytes_out: int
     replicated_in: int
 
-    def plus(self, partition: Partition) -> Counts:
+    def plus(self, partition: HostedPartition) -> Counts:
         its = (
             partition.messages_in,
             partition.bytes_in,
@@ -52,14 +52,14 @@ class Counts(NamedTuple):
 
 
 class Partitions:
-    def __init__(self, node: NodeId, dirs: LogDirs, image: Image, configs: Configs, pace: Pace) -> None:
+    def __init__(self, node: NodeId, dirs: LogDirs, image: Image, configs: Configs, pace: CopyPacer) -> None:
         """`pace`: of moves between directories."""
         self._pace = pace
         self._node = node
         self._dirs = dirs
         self._image = image
         self._configs = configs
-        self._held: dict[Key, Partition] = {}  # each one twice: by topic name, and by topic id
+        self._held: dict[Key, HostedPartition] = {}  # each one twice: by topic name, and by topic id
         self._moving: dict[asyncio.Task[None], None] = {}
         self._gone = Counts(0, 0, 0, 0, 0)  # of those that this node does not hold any more
         self.forgotten: list[Callable[[TopicPartition], None]] = []
@@ -71,7 +71,7 @@ class Partitions:
 
     # For handlers
 
-    def led_here(self, topic: str | bytes, index: int) -> Partition:
+    def led_here(self, topic: str | bytes, index: int) -> HostedPartition:
         """The partition, for a client that wants its leader; the protocol's error when that is not this node."""
         partition = self._held.get((topic, index))
         if partition is None:
@@ -80,7 +80,7 @@ class Partitions:
             raise errors.NotLeaderOrFollower(f"{partition.name} is led by broker {partition.leader}")
         return partition
 
-    def held_here(self, topic: str | bytes, index: int) -> Partition:
+    def held_here(self, topic: str | bytes, index: int) -> HostedPartition:
         """The partition, whoever leads it; the protocol's error when this node has no replica of it."""
         return self._held.get((topic, index)) or self._open(topic, index)
 
@@ -97,11 +97,11 @@ class Partitions:
         return self._node
 
     @property
-    def held(self) -> dict[Key, Partition]:
+    def held(self) -> dict[Key, HostedPartition]:
         """The open ones, by topic name and by topic id; always the same object."""
         return self._held
 
-    def open_ones(self) -> Iterator[Partition]:
+    def open_ones(self) -> Iterator[HostedPartition]:
         # Not by a list of items: ten thousand new tuples bring on a garbage collection of everything.
         for key in list(self._held):
             partition = self._held.get(key) if type(key[0]) is str else None
@@ -122,7 +122,7 @@ class Partitions:
         partition = self._held.get(name)
         return None if partition is None else partition.state.committed
 
-    def of_log(self, name: TopicPartition) -> Partition | None:
+    def of_log(self, name: TopicPartition) -> HostedPartition | None:
         """The partition of a log that is there; None when the metadata does not know it."""
         try:
             return self._held.get(name) or self._open(*name)
@@ -134,7 +134,7 @@ class Partitions:
             return self._image.topics.get(topic)
         return self._image.topic_by_id(UUID(bytes=topic))
 
-    def _open(self, topic: str | bytes, index: int) -> Partition:
+    def _open(self, topic: str | bytes, index: int) -> HostedPartition:
         topic_image = self._topic(topic)
         if topic_image is None:
             if isinstance(topic, bytes):
@@ -149,7 +149,7 @@ class Partitions:
             raise errors.NotLeaderOrFollower(f"{topic_image.name}-{index} is not on this broker")
         return self._hold(topic_image, partition)
 
-    def _hold(self, topic: TopicImage, image: metadata.PartitionImage) -> Partition:
+    def _hold(self, topic: TopicImage, image: metadata.PartitionImage) -> HostedPartition:
         name = TopicPartition(topic.name, image.index)
         if name not in self._dirs:
             if not self._dirs.complete:
@@ -168,7 +168,7 @@ class Partitions:
                 f"{name} has records of leader epoch {log_.epochs.latest}, and the metadata know only epochs up to "
                 f"{image.leader_epoch}: they were restored from a backup, and all replicas have to report"
             )
-        partition = Partition(name, topic.id.bytes, self._node, log_, committed)
+        partition = HostedPartition(name, topic.id.bytes, self._node, log_, committed)
         _lead(partition, image)
         self._held[topic.name, image.index] = partition
         self._held[topic.id.bytes, image.index] = partition
@@ -338,7 +338,7 @@ class Partitions:
             self._moving[task] = None
             task.add_done_callback(self._moving.pop)
 
-    async def _move(self, partition: Partition, move: Move) -> None:
+    async def _move(self, partition: HostedPartition, move: Move) -> None:
         name = partition.name
         try:
             while True:
@@ -372,7 +372,7 @@ class Partitions:
             home.committed.offsets[partition.name] = partition.state.committed
 
 
-def _lead(partition: Partition, image: metadata.PartitionImage) -> None:
+def _lead(partition: HostedPartition, image: metadata.PartitionImage) -> None:
     partition.led(
         image.leader,
         Epoch(image.leader_epoch),

@@ -27,12 +27,12 @@ BETWEEN_CALLS_S = 0.02
 AGAIN_S, AGAIN_S_MAX = 0.05, 1.0
 
 
-class Peers(Protocol):
+class PeerAddresses(Protocol):
     async def connect(self, node: NodeId) -> Requester: ...
 
 
 class PeerLiveness:
-    def __init__(self, node: NodeId, peers: Peers, store: MetadataStore) -> None:
+    def __init__(self, node: NodeId, peers: PeerAddresses, store: MetadataStore) -> None:
         self._node = node
         self._peers = peers
         self._store = store

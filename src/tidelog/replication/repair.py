@@ -22,7 +22,7 @@ from tidelog.metadata.image import Image, PartitionImage
 from tidelog.metadata.records import Cause
 from tidelog.net.requester import R, Request
 from tidelog.record.reader import read_batches
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.integrity.damage import BadRange
@@ -46,7 +46,7 @@ RANGE_BYTES_MAX = 64 << 20
 BROKER = 4
 
 
-class Metadata(Protocol):
+class RepairMetadata(Protocol):
     @property
     def image(self) -> Image: ...
     async def give_up(
@@ -55,7 +55,7 @@ class Metadata(Protocol):
     async def raise_epoch(self, name: TopicPartition) -> bool: ...
 
 
-class Asking(Protocol):
+class ReplicaRequest(Protocol):
     async def ask(
         self, node: NodeId, request: Request, response: type[R], *, timeout_ms: int | None = None
     ) -> R: ...
@@ -78,9 +78,9 @@ class Repair:
         node: NodeId,
         dirs: LogDirs,
         partitions: Partitions,
-        metadata: Metadata,
-        peers: Asking,
-        truncated: Callable[[Partition], None],
+        metadata: RepairMetadata,
+        peers: ReplicaRequest,
+        truncated: Callable[[HostedPartition], None],
         repaired: Callable[[TopicPartition], None],
     ) -> None:
         """`truncated` and `repaired` are told what has happened to a log."""
@@ -128,7 +128,7 @@ class Repair:
         else:
             self._tell(name, "is damaged here, and nobody leads it who could repair it")
 
-    async def _mend_last_holder(self, partition: Partition, stored: PartitionImage) -> None:
+    async def _mend_last_holder(self, partition: HostedPartition, stored: PartitionImage) -> None:
         live = {broker.node_id for broker in self._metadata.image.live_brokers} - {self._node}
         for node in stored.replicas:
             if node in live and not partition.log.damaged:
@@ -146,7 +146,7 @@ class Repair:
                 "readers have to skip it, or `tidelog log repair` does so for good",
             )
 
-    async def _mend_follower(self, partition: Partition, leader: NodeId) -> None:
+    async def _mend_follower(self, partition: HostedPartition, leader: NodeId) -> None:
         try:
             whole = await self._restore(partition, leader)
         except Later:
@@ -159,7 +159,7 @@ class Repair:
             raise Later(f"its leader, broker {leader}, is damaged too")
         await self._cut(partition, leader)
 
-    async def _restore(self, partition: Partition, node: NodeId) -> bool:
+    async def _restore(self, partition: HostedPartition, node: NodeId) -> bool:
         """All ranges, as broker `node` has them; false when one cannot take its old place."""
         for bad in partition.log.damaged:
             given = await self._fetch(partition, node, bad)
@@ -178,7 +178,7 @@ class Repair:
         self._repaired(partition.name)
         return True
 
-    async def _cut(self, partition: Partition, leader: NodeId) -> None:
+    async def _cut(self, partition: HostedPartition, leader: NodeId) -> None:
         name, damaged_log = partition.name, partition.log
         # What this broker has asked for in the old epoch could still bring it into the in-sync set.
         if not await self._metadata.raise_epoch(name):
@@ -198,7 +198,7 @@ class Repair:
 
     # Asking others
 
-    async def _fetch(self, partition: Partition, node: NodeId, bad: BadRange) -> Given | None:
+    async def _fetch(self, partition: HostedPartition, node: NodeId, bad: BadRange) -> Given | None:
         """None when the other replica does not have the range in a form that can take its place."""
         data, headers, offset = bytearray(), list[Header](), bad.start
         if bad.size > RANGE_BYTES_MAX:
@@ -227,7 +227,7 @@ class Repair:
                 break  # a gap up to the end of the range
         return Given(bytes(data), headers)
 
-    async def _ask(self, partition: Partition, node: NodeId, offset: int) -> PartitionData:
+    async def _ask(self, partition: HostedPartition, node: NodeId, offset: int) -> PartitionData:
         wanted = FetchPartition(
             partition=partition.index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
         )
@@ -253,5 +253,5 @@ class Repair:
             log.error("%s %s", name, message)
 
 
-def _reach(partition: Partition) -> tuple[int, int]:
+def _reach(partition: HostedPartition) -> tuple[int, int]:
     return partition.log.epochs.latest, partition.log.end

@@ -15,8 +15,8 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.net.requester import Requester
-from tidelog.replication.following import CHECK_IT, Key, Session, Wanted, cut_at
-from tidelog.replication.partition import Partition
+from tidelog.replication.following import CHECK_IT, Key, FollowerFetchSession, Wanted, cut_at
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.throttle import NO_LIMIT, Throttle
 from tidelog.storage.log import is_offline, is_unfit
 from tidelog.types import Epoch, NodeId, Offset
@@ -44,12 +44,12 @@ NEVER_MS = 1 << 31
 GRACE_MS = 1_000  # on top of how long a fetch may wait at the leader, for its answer to arrive
 
 
-class Peers(Protocol):
+class LeaderConnections(Protocol):
     async def connect(self, node: NodeId) -> Requester: ...
 
 
 class Following(NamedTuple):
-    partition: Partition
+    partition: HostedPartition
     epoch: Epoch
 
 
@@ -65,11 +65,11 @@ class ReplicaFetcher:
         self,
         leader: NodeId,
         node: NodeId,
-        peers: Peers,
+        peers: LeaderConnections,
         clock: Clock,
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
-        truncated: Callable[[Partition], None],
+        truncated: Callable[[HostedPartition], None],
         throttle: Throttle,
         bytes_max: int,
         unwritten_max: int,
@@ -85,7 +85,7 @@ class ReplicaFetcher:
         self._unwritten_max = unwritten_max
         self._unwritten = 0
         self._grown: set[Key] = set()
-        self._session = Session(node)
+        self._session = FollowerFetchSession(node)
         self.followed: dict[Key, Following] = {}
         # What the fetch under way names, until its answer is dealt with.
         self.asked: dict[Key, Following] = {}
@@ -262,7 +262,7 @@ class ReplicaFetcher:
                     pending.append(durable)
         return pending
 
-    def _delay(self, key: Key, partition: Partition, problem: errors.TidelogError) -> None:
+    def _delay(self, key: Key, partition: HostedPartition, problem: errors.TidelogError) -> None:
         delay_ms = SOON_MS
         if problem.code not in _SOON:
             log.error("%s does not follow broker %d: %s", partition.name, self._leader, problem)
@@ -270,7 +270,7 @@ class ReplicaFetcher:
         self._session.forget(key)
         self._delayed[key] = self._clock.monotonic_ms() + delay_ms
 
-    def _take_partition(self, key: Key, partition: Partition, part: PartitionData) -> None:
+    def _take_partition(self, key: Key, partition: HostedPartition, part: PartitionData) -> None:
         replica = partition.log
         if replica.next != replica.end:
             return  # appends of its own time as leader are on their way to the disk: let them land first

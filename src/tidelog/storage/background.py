@@ -15,7 +15,7 @@ from tidelog.clock import Clock
 from tidelog.config import TopicConfig
 from tidelog.errors import TidelogError
 from tidelog.storage.checkpoints import OffsetFile
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.disk import Disk
 from tidelog.storage.log import Log
@@ -103,13 +103,13 @@ class Background:
 
     # Every tick
 
-    async def _sync_rolled(self, home: LogDir) -> None:
+    async def _sync_rolled(self, home: LogDirectory) -> None:
         rolled = list(home.volume.rolled)
         home.volume.rolled.clear()
         for log in rolled:
             await log.sync_sealed()
 
-    async def _remove_deleted(self, home: LogDir) -> None:
+    async def _remove_deleted(self, home: LogDirectory) -> None:
         disk, files = home.volume.disk, []
         for trash in list(home.volume.trashed):
             due, all_gone = trash.take_deleted()
@@ -143,7 +143,7 @@ class Background:
                 self._resting[name] = (log.cutter.retention_due_ms(), config)
                 home.rest(name)
 
-    def _apply_retention(self, name: TopicPartition, home: LogDir, log: Log) -> None:
+    def _apply_retention(self, name: TopicPartition, home: LogDirectory, log: Log) -> None:
         try:
             count = log.cutter.apply_retention(self._bound(name, home))
         except TidelogError as problem:
@@ -170,7 +170,7 @@ class Background:
         due_ms, config = self._resting.get(name, (0, None))
         return due_ms <= self._clock.now_ms() or config is not self._dirs.config(name)
 
-    def _bound(self, name: TopicPartition, home: LogDir) -> int:
+    def _bound(self, name: TopicPartition, home: LogDirectory) -> int:
         committed = self._committed(name)
         return home.committed.offsets.get(name, 0) if committed is None else committed
 
@@ -192,7 +192,7 @@ class Background:
                     home.committed.offsets[name] = committed
             await self._save(home, home.committed)
 
-    async def _save(self, home: LogDir, file: OffsetFile) -> None:
+    async def _save(self, home: LogDirectory, file: OffsetFile) -> None:
         try:
             await home.volume.disk.run(file.save)
         except OSError as problem:

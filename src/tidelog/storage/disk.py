@@ -69,7 +69,7 @@ class Lock(Protocol):
     def close(self) -> None: ...
 
 
-class Source(Protocol):
+class ReadableFile(Protocol):
     """A file that is only read."""
 
     path: str
@@ -80,7 +80,7 @@ class Source(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, create: bool = False) -> File: ...
-    def open_direct(self, path: str) -> Source:
+    def open_direct(self, path: str) -> ReadableFile:
         """For reading what the device has, not what memory remembers of it, where the system can do that.  Leaves
         the page cache as it is."""
         ...

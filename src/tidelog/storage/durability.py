@@ -22,7 +22,7 @@ from tidelog.storage.log_folder import Covered, LogFolder
 from tidelog.storage.segments.segment import ALWAYS, NEVER, Segment
 
 
-class Progress(NamedTuple):
+class SyncProgress(NamedTuple):
     """What is certain when a sync has succeeded."""
 
     end: int
@@ -160,13 +160,13 @@ class Durability:
         """What must be durable besides the bytes of segments."""
         return self._folder.plan(plan)
 
-    def plan_sync(self, plan: Plan) -> Progress:
+    def plan_sync(self, plan: Plan) -> SyncProgress:
         """Of all that is written now."""
         self._sync = None
         plan.files.append(self.active.file)
         return self._plan(plan, self.active.end)
 
-    def _plan(self, plan: Plan, end: int) -> Progress:
+    def _plan(self, plan: Plan, end: int) -> SyncProgress:
         """Of what is written below `end`: appends that have their place in a sealed segment may not be there yet."""
         sealed = []
         for segment in self._unsynced:
@@ -175,9 +175,9 @@ class Durability:
             else:
                 sealed.append(segment)
         plan.others.extend(segment.files.sync for segment in sealed)
-        return Progress(end, sealed, self._folder.plan(plan), self._cuts)
+        return SyncProgress(end, sealed, self._folder.plan(plan), self._cuts)
 
-    def synced(self, progress: Progress) -> None:
+    def synced(self, progress: SyncProgress) -> None:
         self._folder.synced(progress.covered)
         # What was written in the place of what was cut may lie below `end`, and no sync has seen it.
         cut = progress.cuts != self._cuts
@@ -238,7 +238,7 @@ class Sync(_Job):
     def __init__(self, durability: Durability) -> None:
         self.owner = self._durability = durability
         self.future = asyncio.get_running_loop().create_future()
-        self._progress: Progress | None = None  # while it waits
+        self._progress: SyncProgress | None = None  # while it waits
 
     def start(self) -> Plan:
         plan = Plan()

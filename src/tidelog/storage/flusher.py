@@ -42,7 +42,7 @@ class Plan:
 Part = list[tuple[int, list[Plan]]]  # the plans of some owners, each with all of its own
 
 
-class Job(Protocol):
+class FlushJob(Protocol):
     @property
     def owner(self) -> object:
         """Jobs of one owner fail together."""
@@ -74,18 +74,18 @@ class Flusher:
         self._disk = disk
         self.groups = 0
         self.took_ms = Histogram(FLUSH_BOUNDS_MS)
-        self._queue: list[Job] = []
+        self._queue: list[FlushJob] = []
         self._running: asyncio.Task[None] | None = None
         self._due: list[tuple[float, int, Due]] = []
         self._order = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: FlushJob) -> None:
         self._queue.append(job)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._drain())
 
-    def withdraw(self, owner: object) -> list[Job]:
+    def withdraw(self, owner: object) -> list[FlushJob]:
         """Takes the jobs of `owner` that have not started out of the queue."""
         taken = [job for job in self._queue if job.owner is owner]
         self._queue = [job for job in self._queue if job.owner is not owner]

@@ -95,16 +95,16 @@ def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: Top
 
 
 @dataclass(slots=True)
-class Found:
+class LogFolderFiles:
     bases: set[int] = field(default_factory=set)
     transactions: list[int] = field(default_factory=list)
     """Of the segments that have an index of aborted ones."""
     others: list[str] = field(default_factory=list)
 
 
-def scan_folder(disk: Disk, folder: str) -> Found:
+def scan_folder(disk: Disk, folder: str) -> LogFolderFiles:
     """Which segments there are; files that belong to none are removed, as are those deleted before the stop."""
-    files = Found()
+    files = LogFolderFiles()
     names = disk.list(folder)
     if swapping.finish(disk, folder, names):
         names = disk.list(folder)

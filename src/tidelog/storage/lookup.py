@@ -1,6 +1,6 @@
 """Offsets by time: the first record at or after a moment, and the newest record of a log.
 
-Compressed batches may expand to much.  A search that is given `known` does not open them itself: it raises `Unopened`, and
+Compressed batches may expand to much.  A search that is given `known` does not open them itself: it raises `MustDecompress`, and
 `look_up` has a thread open the batch before it searches again."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TimedOffset(NamedTuple):
     """The leader epoch of the batch it is in."""
 
 
-class Unopened(Exception):
+class MustDecompress(Exception):
     """A compressed batch has to be opened first."""
 
     def __init__(self, place: Place, batch: bytes | memoryview, timestamp: int, start: int) -> None:
@@ -50,7 +50,7 @@ async def look_up(search: Callable[[Known], TimedOffset | None]) -> TimedOffset 
     while True:
         try:
             return search(opened)
-        except Unopened as unopened:
+        except MustDecompress as unopened:
             opened[unopened.place] = await asyncio.to_thread(
                 first_record, unopened.batch, unopened.timestamp, unopened.start
             )
@@ -97,7 +97,7 @@ def _first(
     elif len(opened) >= OPENED_MAX:
         offset_and_time = max(header.base_offset, start), header.max_timestamp
     else:
-        raise Unopened(place, segment.file.read(header.size, position), timestamp, start)
+        raise MustDecompress(place, segment.file.read(header.size, position), timestamp, start)
     return None if offset_and_time is None else TimedOffset(*offset_and_time, header.leader_epoch)
 
 

@@ -58,7 +58,7 @@ class Beginning(NamedTuple):
     timestamp: int
 
 
-class Producer(NativeProducer):
+class ProducerState(NativeProducer):
     __slots__ = ("last_end",)
 
     batches: deque[KeptBatch]
@@ -88,7 +88,7 @@ class Producer(NativeProducer):
 class Producers(NativeProducers):
     __slots__ = ("_decided", "_last_end", "restored_to")
 
-    _producers: dict[int, Producer]
+    _producers: dict[int, ProducerState]
 
     def __init__(self) -> None:
         self._producers = {}
@@ -104,10 +104,10 @@ class Producers(NativeProducers):
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerState]:
         return iter(self._producers.values())
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerState | None:
         return self._producers.get(producer_id)
 
     def unstable_below(self, committed: int) -> int | None:
@@ -205,9 +205,9 @@ class Producers(NativeProducers):
 
     # Facts, from the leader's appends, a follower's, or a scan
 
-    def met(self, producer_id: int, epoch: int) -> Producer:
+    def met(self, producer_id: int, epoch: int) -> ProducerState:
         """A producer of which nothing is known."""
-        producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        producer = self._producers[producer_id] = ProducerState(producer_id, epoch)
         return producer
 
     def append_failed(self, header: Header) -> None:
@@ -228,7 +228,7 @@ class Producers(NativeProducers):
         """A producer's first batch could not be written.  It will come again: what the producer had already sent
         behind it must not be taken first, as anything of an unknown producer would be."""
         if beginning.producer_id not in self._producers:
-            producer = Producer(beginning.producer_id, beginning.epoch)
+            producer = ProducerState(beginning.producer_id, beginning.epoch)
             producer.next_sequence = beginning.sequence
             producer.timestamp = beginning.timestamp
             self._producers[producer.id] = producer
@@ -238,7 +238,7 @@ class Producers(NativeProducers):
         none here."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+            producer = self._producers[producer_id] = ProducerState(producer_id, epoch)
         elif producer.epoch != epoch:
             producer.begin_epoch(epoch)
         start = producer.transaction_start
@@ -318,14 +318,14 @@ class Producers(NativeProducers):
         self._restore(producers)
         return log_end
 
-    def _restore(self, producers: Iterable[Producer]) -> None:
+    def _restore(self, producers: Iterable[ProducerState]) -> None:
         for producer in producers:
             self._producers[producer.id] = producer
         opened = sorted((p.transaction_start, p.id) for p in self if p.transaction_start >= 0)
         self._open.update(opened)
 
 
-def _gap(producer: Producer, sequence: int) -> OutOfOrderSequenceNumber:
+def _gap(producer: ProducerState, sequence: int) -> OutOfOrderSequenceNumber:
     problem = OutOfOrderSequenceNumber(
         f"producer {producer.id} sent sequence {sequence} where {producer.next_sequence} is next: "
         f"a batch before it was lost or is still under way"
@@ -334,7 +334,7 @@ def _gap(producer: Producer, sequence: int) -> OutOfOrderSequenceNumber:
     return problem
 
 
-def _numbers_used_again(producer: Producer, sequence: int, offset: int) -> UnknownProducerId:
+def _numbers_used_again(producer: ProducerState, sequence: int, offset: int) -> UnknownProducerId:
     """librdkafka gives the numbers of records that it dropped in an abort to those of its next transaction, although the
     first ones may be in the log.  Taken for copies, these would be acknowledged and lost.  On this error clients abort
     and begin a new epoch."""
@@ -344,19 +344,19 @@ def _numbers_used_again(producer: Producer, sequence: int, offset: int) -> Unkno
     )
 
 
-def _older_epoch(producer: Producer, epoch: int) -> InvalidProducerEpoch:
+def _older_epoch(producer: ProducerState, epoch: int) -> InvalidProducerEpoch:
     return InvalidProducerEpoch(
         f"producer {producer.id} has epoch {producer.epoch} now, not {epoch}: another instance took over"
     )
 
 
-def _read_producers(body: memoryview) -> Iterator[Producer]:
+def _read_producers(body: memoryview) -> Iterator[ProducerState]:
     _, count = _COUNT.unpack_from(body)
     at = _COUNT.size
     for _ in range(count):
         producer_id, epoch, coordinator_epoch, timestamp, start, batches = _PRODUCER.unpack_from(body, at)
         at += _PRODUCER.size
-        producer = Producer(producer_id, epoch)
+        producer = ProducerState(producer_id, epoch)
         for _ in range(batches):
             producer.keep(KeptBatch(*_BATCH.unpack_from(body, at)))
             at += _BATCH.size

@@ -11,7 +11,7 @@ from typing import Protocol
 UNLIMITED = -1
 
 
-class Facts(Protocol):
+class SegmentFacts(Protocol):
     """A segment as seen from here; timestamps are looked up only for segments in question."""
 
     @property
@@ -22,7 +22,7 @@ class Facts(Protocol):
 
 
 def deletable(
-    segments: Sequence[Facts],
+    segments: Sequence[SegmentFacts],
     ends: Sequence[int],
     *,
     now_ms: int,
@@ -49,7 +49,7 @@ def deletable(
     return count
 
 
-def _bound(segments: Sequence[Facts], ends: Sequence[int], committed: int) -> int:
+def _bound(segments: Sequence[SegmentFacts], ends: Sequence[int], committed: int) -> int:
     for number, end in enumerate(ends):
         if end > committed:
             return number

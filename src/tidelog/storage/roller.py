@@ -10,7 +10,7 @@ from tidelog.storage import snapshots
 from tidelog.storage.log_state import LogState
 from tidelog.storage.segments import rolling
 from tidelog.storage.segments.segment import Segment
-from tidelog.storage.segments.trash import Trash
+from tidelog.storage.segments.trash import DeletedSegments
 
 
 class Roller:
@@ -18,7 +18,7 @@ class Roller:
 
     def __init__(self, log: LogState) -> None:
         self._log = log
-        self.trash = Trash(log.volume)
+        self.trash = DeletedSegments(log.volume)
 
     def roll(self, base: int | None = None) -> Segment:
         """Seals the active segment and starts one at `base`, the next offset if not told; KafkaStorageError

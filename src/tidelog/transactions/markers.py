@@ -14,7 +14,7 @@ from tidelog.clock import Clock
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.replication.commit_status import Appended, is_committed, when_committed
-from tidelog.replication.partition import Ending, Partition
+from tidelog.replication.partition import Ending, HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.types import NodeId, TopicPartition
@@ -90,7 +90,7 @@ class TransactionMarkers:
 class _PartitionWait:
     __slots__ = ("_appended", "_partition")
 
-    def __init__(self, partition: Partition, appended: Appended) -> None:
+    def __init__(self, partition: HostedPartition, appended: Appended) -> None:
         self._partition = partition
         self._appended = appended
 

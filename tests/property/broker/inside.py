@@ -16,7 +16,7 @@ from tests.property.broker.requests import Known
 from tidelog._speed.wire.delayed_produce import DelayedProduce
 from tidelog._speed.wire.frames import decode_fetch, decode_produce, request_header
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import Surroundings
+from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.config import BrokerConfig
@@ -24,7 +24,7 @@ from tidelog.errors import InvalidRequest
 from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Operation
 from tidelog.metadata.topics.plans import TopicSpec
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
 from tidelog.types import NodeId
@@ -119,7 +119,7 @@ class Inside:
         """What requests take that wait."""
         return int(self._router.queued.used)
 
-    def held(self) -> list[Partition]:
+    def held(self) -> list[HostedPartition]:
         return sorted(self._services.partitions.open_ones(), key=lambda partition: partition.name)
 
     def offsets(self) -> list[object]:
@@ -189,7 +189,7 @@ def run_inside(
         async def store(_: str) -> MetadataStore:
             return await SqliteStore.over(connect(":memory:"), None, machine.clock)  # type: ignore[arg-type]
 
-        around = Surroundings(
+        around = BrokerEnvironment(
             clock=machine.clock,
             network=machine.host,
             random=random,

@@ -17,7 +17,7 @@ from tests.unit.storage.making import NAME, content
 from tidelog.config import TopicConfig
 from tidelog.record import BatchBuilder, Codec, Marker, Record, read_batches
 from tidelog.record.builder import read_marker
-from tidelog.replication.partition import Ending, Enlisted, Partition
+from tidelog.replication.partition import Ending, Enlisted, HostedPartition
 from tidelog.testing import VirtualDisk
 from tidelog.types import Epoch, NodeId
 
@@ -78,7 +78,7 @@ class Model:
         }
 
 
-def read_committed(partition: Partition, bytes_max: int) -> Iterator[Record]:
+def read_committed(partition: HostedPartition, bytes_max: int) -> Iterator[Record]:
     """As Kafka's consumer does it, with what a fetch tells it."""
     log, stable = partition.log, partition.last_stable
     offset = log.start
@@ -120,7 +120,7 @@ class ReadCommitted(RuleBasedStateMachine):
     def _open(self) -> None:
         """Whoever starts, stops or recovers logs makes them durable before he goes on."""
         self.it.disk.sync_all("/data")
-        self.partition = Partition(NAME, bytes(16), NODE, self.it.log)
+        self.partition = HostedPartition(NAME, bytes(16), NODE, self.it.log)
         self.partition.led(NODE, Epoch(0), frozenset((NODE,)), 1)
 
     def _fresh(self) -> bytes:

@@ -15,7 +15,7 @@ from tests.unit.storage.making import fill, make_volume
 from tidelog._speed.log.replica_state import NativeReplicaState
 from tidelog._speed.wire.unchanged_partitions import split_unchanged
 from tidelog.config import TopicConfig
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.log import Log
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
@@ -112,9 +112,9 @@ def test_unchanged_partitions_are_the_references(seed: int) -> None:
     assert results[0] == results[1]
 
 
-def partition(index: int) -> Partition:
+def partition(index: int) -> HostedPartition:
     """With three records."""
     name = TopicPartition("t", index)
     log = Log.open(make_volume(), f"/data/t-{index}", name, TopicConfig())
     fill(log, 3)
-    return Partition(name, bytes(16), NodeId(1), log)
+    return HostedPartition(name, bytes(16), NodeId(1), log)

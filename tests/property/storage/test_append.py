@@ -14,7 +14,7 @@ from tidelog._speed.log.batch import header_at, stamp, walk
 from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.log import Log
 from tidelog.storage.segments.segment import Segment
 from tidelog.testing import run, seeds
@@ -48,7 +48,7 @@ class Twins:
             flush_messages=flush_messages,
         )
         self.log = Log.open(volume, "/data/orders-0", NAME, config)
-        self.partition = Partition(NAME, bytes(16), NODE, self.log)
+        self.partition = HostedPartition(NAME, bytes(16), NODE, self.log)
         self.reference = ReferenceAppends(config, self.clock.ms)
         self.epoch = 0
         self.partition.led(NODE, Epoch(0), frozenset((NODE,)), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.cluster.world import Cluster
 from tidelog.record.reader import read_batches
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.types import TopicPartition
 
 
@@ -81,7 +81,7 @@ class LogsAgree:
         return problems
 
 
-def _content(partition: Partition, start: int, end: int) -> bytes:
+def _content(partition: HostedPartition, start: int, end: int) -> bytes:
     content = b""
     offset = start
     while offset < end:

@@ -17,7 +17,7 @@ from tests.simulation.cluster.world import Cluster, LeaderOf
 from tests.simulation.producers import Producer
 from tests.simulation.readers import read_all
 from tidelog.metadata.image import PartitionImage
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.testing import run
 from tidelog.types import TopicPartition
 
@@ -64,7 +64,7 @@ class Scene:
     def follower(self, number: int = 0) -> int:
         return [node for node in self.stored.replicas if node != self.stored.leader][number]
 
-    def held(self, node: int) -> Partition:
+    def held(self, node: int) -> HostedPartition:
         return dict(self.cluster.replicas(NAME))[node]
 
     def rot(self, node: int, share: float = 0.4) -> str:
@@ -99,7 +99,7 @@ class Scene:
         assert all(each == logs[0] for each in logs)
 
 
-def _bytes_of(partition: Partition) -> bytes:
+def _bytes_of(partition: HostedPartition) -> bytes:
     return b"".join(segment.file.read(segment.size, 0) for segment in partition.log.segments)
 
 

@@ -26,7 +26,7 @@ from tidelog.app import replica_condition
 from tidelog.metadata import active_controller, elections
 from tidelog.replication import replica_fetcher
 from tidelog.replication.following import Wanted
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.state import ReplicaState
 from tidelog.storage import loading
 from tidelog.storage.dirs.log_dirs import LogDirs
@@ -57,7 +57,7 @@ def a_write_is_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch) -
 
 def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Neither the one a follower asks in, nor that of the last record it has."""
-    patch.setattr(Partition, "check_epoch", lambda self, epoch, leading=True: None)
+    patch.setattr(HostedPartition, "check_epoch", lambda self, epoch, leading=True: None)
     patch.setattr(
         replica_fetcher,
         "Wanted",
@@ -66,14 +66,14 @@ def epochs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_follower_cuts_its_log_to_what_it_knows_to_be_committed(patch: pytest.MonkeyPatch) -> None:
-    led = Partition.led
+    led = HostedPartition.led
 
-    def cut(self: Partition, leader: Any, epoch: Epoch, *others: Any) -> None:
+    def cut(self: HostedPartition, leader: Any, epoch: Epoch, *others: Any) -> None:
         led(self, leader, epoch, *others)
         if leader != self.state.node and self.log.next == self.log.end:
             self.truncate_to(self.state.committed)
 
-    patch.setattr(Partition, "led", cut)
+    patch.setattr(HostedPartition, "led", cut)
 
 
 def a_follower_joins_the_in_sync_set_before_it_has_caught_up(patch: pytest.MonkeyPatch) -> None:

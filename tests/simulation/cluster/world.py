@@ -11,12 +11,12 @@ from tests.simulation.history import PartitionHistory
 from tests.simulation.world import TRAVEL_MS
 from tidelog import errors
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import Surroundings
+from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.config import BrokerConfig
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.store import Changes, MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import Crashed, Machine, VirtualClock, VirtualNetwork
 from tidelog.testing.metadata import Backup, VirtualMetadata, Weather
@@ -115,13 +115,13 @@ class Cluster:
         await broker.start()
         return broker
 
-    def _surroundings(self, node: int) -> Surroundings:
+    def _surroundings(self, node: int) -> BrokerEnvironment:
         machine = self.machines[node]
 
         async def store(folder: str) -> MetadataStore:
             return self.metadata.connect(host(node))
 
-        return Surroundings(
+        return BrokerEnvironment(
             clock=machine.clock,
             network=machine.host,
             random=self.random,
@@ -142,7 +142,7 @@ class Cluster:
         """The partition's state in the metadata, whoever knows of it."""
         return self.survivors.image.partition(*name)
 
-    def replicas(self, name: TopicPartition) -> Iterator[tuple[int, Partition]]:
+    def replicas(self, name: TopicPartition) -> Iterator[tuple[int, HostedPartition]]:
         """Those that are open now."""
         for node, broker in self.brokers.items():
             held = broker._partitions.held.get(name)

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from random import Random
 
-from tidelog.broker.pulse import Pulse
-from tidelog.broker.tallies import OTHERS, Clients, Tallies
+from tidelog.broker.pulse import LoadMeter
+from tidelog.broker.tallies import OTHERS, ClientTraffic, BrokerCounters
 from tidelog.replication.partitions import Counts
 from tidelog.testing.scenario import run
 from tidelog.wire.error_codes import error_codes
@@ -28,7 +28,7 @@ class Ended:
 
 
 def test_clients_are_told_apart_up_to_a_bound() -> None:
-    clients = Clients(clients_max=2)
+    clients = ClientTraffic(clients_max=2)
     for name in ("a", "b", "c", "d", "a"):
         clients.ended(Ended(name))
     clients.failed("e")
@@ -38,11 +38,11 @@ def test_clients_are_told_apart_up_to_a_bound() -> None:
 
 
 def test_errors_are_counted_by_api_and_by_client() -> None:
-    tallies = Tallies()
-    tallies.failed(3, 5, "web", 2)
-    tallies.failed(3, 5, None)
-    assert tallies.requests.errors == {(3, 5): 3}
-    assert {name: one.errors for name, one in tallies.clients.snapshot().items()} == {"web": 2, "": 1}
+    counters = BrokerCounters()
+    counters.failed(3, 5, "web", 2)
+    counters.failed(3, 5, None)
+    assert counters.requests.errors == {(3, 5): 3}
+    assert {name: one.errors for name, one in counters.clients.snapshot().items()} == {"web": 2, "": 1}
 
 
 def test_codes_are_found_however_deep() -> None:
@@ -56,17 +56,17 @@ def test_codes_are_found_however_deep() -> None:
 def test_rates_are_over_the_last_minute() -> None:
     async def scenario(_: Random) -> None:
         count = 0
-        pulse = Pulse(lambda: Counts(count, 0, 0, 0, 0))
-        task = asyncio.get_running_loop().create_task(pulse.run())
+        load_meter = LoadMeter(lambda: Counts(count, 0, 0, 0, 0))
+        task = asyncio.get_running_loop().create_task(load_meter.run())
         await asyncio.sleep(10.5)
         count = 105
-        assert round(pulse.rates().messages_in) == 10  # the broker runs for no longer
+        assert round(load_meter.rates().messages_in) == 10  # the broker runs for no longer
         await asyncio.sleep(20)
-        assert 3 <= pulse.rates().messages_in <= 4
+        assert 3 <= load_meter.rates().messages_in <= 4
         await asyncio.sleep(41)
-        assert pulse.rates().messages_in == 0  # that was more than a minute ago
+        assert load_meter.rates().messages_in == 0  # that was more than a minute ago
         count += 600
-        assert 9 <= pulse.rates().messages_in <= 12
+        assert 9 <= load_meter.rates().messages_in <= 12
         task.cancel()
 
     run(scenario)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from tidelog.broker.turns import Turns
+from tidelog.broker.turns import PipeliningWatch
 
 FETCH, METADATA, COMMIT = 1, 3, 8
 
 
 def test_a_fetch_the_moment_a_hold_is_over_has_waited_for_it() -> None:
     for api_key in (FETCH, METADATA):
-        turns = Turns()
-        turns.expired(10.0)
-        turns.asked(api_key, 10.001)
-        assert turns.one_by_one
+        pipelining = PipeliningWatch()
+        pipelining.expired(10.0)
+        pipelining.asked(api_key, 10.001)
+        assert pipelining.one_by_one
 
 
 def test_what_comes_later_says_nothing() -> None:
-    turns = Turns()
-    turns.asked(FETCH, 1.0)
-    turns.expired(10.0)
-    turns.asked(FETCH, 10.5)
-    turns.asked(FETCH, 10.501)
-    assert not turns.one_by_one
+    pipelining = PipeliningWatch()
+    pipelining.asked(FETCH, 1.0)
+    pipelining.expired(10.0)
+    pipelining.asked(FETCH, 10.5)
+    pipelining.asked(FETCH, 10.501)
+    assert not pipelining.one_by_one
 
 
 def test_a_commit_may_come_at_once_by_chance_but_not_twice_in_a_row() -> None:
-    turns = Turns()
+    pipelining = PipeliningWatch()
     for at in (10.0, 20.0, 30.0):  # at once, late, at once
-        turns.expired(at)
-        turns.asked(COMMIT, at + (0.5 if at == 20.0 else 0.001))
-        assert not turns.one_by_one
-    turns.expired(40.0)
-    turns.asked(COMMIT, 40.001)
-    assert turns.one_by_one
+        pipelining.expired(at)
+        pipelining.asked(COMMIT, at + (0.5 if at == 20.0 else 0.001))
+        assert not pipelining.one_by_one
+    pipelining.expired(40.0)
+    pipelining.asked(COMMIT, 40.001)
+    assert pipelining.one_by_one

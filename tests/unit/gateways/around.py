@@ -1,4 +1,4 @@
-"""Surroundings for gateways without a broker, and requests to them without a socket."""
+"""Services for gateways without a broker, and requests to them without a socket."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from starlette.types import ASGIApp, Message
 
-from tidelog.broker.figures import Figures
+from tidelog.broker.figures import MetricSources
 from tidelog.broker.gate import Gate
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
-from tidelog.gateways.http.clients import Clients
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.clients import GatewayClients
+from tidelog.gateways.http.surroundings import GatewayServices
 
 
 @dataclass
@@ -26,14 +26,14 @@ class Settings:
     gate: Gate = field(default_factory=Gate)
 
 
-def surroundings(given: dict[str, str] | None = None, reason: str | None = None) -> Surroundings:
+def surroundings(given: dict[str, str] | None = None, reason: str | None = None) -> GatewayServices:
     config = BrokerConfig.of(given or {})
-    return Surroundings(
+    return GatewayServices(
         services=cast(Services, Settings(lambda: config)),
         unready=lambda: reason,
         bootstrap="127.0.0.1:1",
-        figures=cast(Figures, None),
-        clients=Clients("127.0.0.1:1"),
+        figures=cast(MetricSources, None),
+        clients=GatewayClients("127.0.0.1:1"),
         names=frozenset({"broker1.example"}),
     )
 

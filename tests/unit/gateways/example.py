@@ -9,10 +9,10 @@ from starlette.routing import BaseRoute, Route
 from tidelog.errors import LeaderNotAvailable
 from tidelog.gateways.http.guard import streamed
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 
 
-def routes(around: Surroundings) -> list[BaseRoute]:
+def routes(around: GatewayServices) -> list[BaseRoute]:
     async def taken(request: Request) -> JSONResponse:
         return JSONResponse({"bytes": len(await request.body())})
 

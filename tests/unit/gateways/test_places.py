@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.config import BrokerConfig
-from tidelog.gateways.http.places import HttpPlaces
+from tidelog.gateways.http.places import HttpConnectionLimits
 
 
 @dataclass(eq=False)
@@ -13,9 +13,9 @@ class Client:
     is_answered: bool = False
 
 
-def places(**settings: str) -> HttpPlaces[Client]:
+def places(**settings: str) -> HttpConnectionLimits[Client]:
     config = BrokerConfig.of({name.replace("_", "."): value for name, value in settings.items()})
-    return HttpPlaces(lambda: config)
+    return HttpConnectionLimits(lambda: config)
 
 
 def test_the_address_with_the_most_gives_up_a_silent_one_then_an_idle_one_then_a_busy_one() -> None:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from tests.unit.gateways.around import surroundings
 from tidelog.broker.services import Services
 from tidelog.gateways.http.rights import OPEN, RIGHTS, is_open
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.http.table import GATEWAYS
 from tidelog.gateways.registry import rights as registry_rights
 from tidelog.gateways.registry.rights import topic_of
@@ -20,10 +20,10 @@ from tidelog.gateways.registry.routes import _WITH_METADATA, ENDPOINTS
 REGISTRY = "tidelog.gateways.registry.routes"
 
 
-def around() -> Surroundings:
+def around() -> GatewayServices:
     plain: Any = surroundings()
     services = SimpleNamespace(config=plain.services.config, registry=None)
-    return Surroundings(
+    return GatewayServices(
         cast(Services, services), plain.unready, plain.bootstrap, plain.figures, plain.clients, plain.names
     )
 

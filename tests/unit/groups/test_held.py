@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidelog.coordination.timers import Timers
-from tidelog.groups.held import Held, HeldAnswer
+from tidelog.groups.held import HeldHeartbeats, HeldAnswer
 from tidelog.testing import VirtualClock, run
 
 
@@ -64,7 +64,7 @@ def test_it_can_be_awaited() -> None:
 
 def test_it_ends_with_news_with_time_and_with_a_later_one_of_its_member() -> None:
     async def scenario(_: Any) -> None:
-        held = Held("test", Timers(VirtualClock()))
+        held = HeldHeartbeats("test", Timers(VirtualClock()))
 
         def hold() -> HeldAnswer[bool]:
             answer = held.answer("g", "m", 1000, yes, lambda expired: expired)
@@ -94,7 +94,7 @@ def test_it_leaves_nothing_for_the_collector() -> None:
         __slots__ = ("__weakref__",)
 
     async def scenario(_: Any) -> None:
-        held = Held("test", Timers(VirtualClock()))
+        held = HeldHeartbeats("test", Timers(VirtualClock()))
         answer = held.answer("g", "m", 1000, yes, lambda expired: expired)
         assert answer is not None
         gone = weakref.ref(Weighed(lambda expired: expired))

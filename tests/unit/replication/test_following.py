@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog import errors
 from tidelog.record.builder import BatchBuilder
-from tidelog.replication.following import Session, Wanted, cut_at, runs
+from tidelog.replication.following import FollowerFetchSession, Wanted, cut_at, runs
 from tidelog.storage.epochs import Epochs
 
 A, B = (UUID(int=1), 0), (UUID(int=1), 1)
@@ -61,7 +61,7 @@ def test_a_follower_ends_where_the_logs_part_and_loses_nothing_that_they_share(
 
 
 def test_a_session_names_partitions_once_and_then_what_changed() -> None:
-    session = Session(3)
+    session = FollowerFetchSession(3)
 
     def named(**wanted: Wanted) -> tuple[list[int], list[int]]:
         keys = {"a": A, "b": B}
@@ -87,7 +87,7 @@ def test_a_session_names_partitions_once_and_then_what_changed() -> None:
 
 
 def test_a_session_counts_its_requests() -> None:
-    session = Session(3)
+    session = FollowerFetchSession(3)
     seen = []
     for answer in (55, 55, 55, 0, 56):
         request = session.request({A: Wanted(1, 0, 0, 0)}, 7, 500, 1000, 100)
@@ -99,7 +99,7 @@ def test_a_session_counts_its_requests() -> None:
 
 def test_no_more_is_asked_for_than_a_throttle_leaves() -> None:
     wanted = {A: Wanted(1, 0, 0, 0), B: Wanted(1, 0, 0, 0, bytes_max=40)}
-    request = Session(3).request(wanted, 7, 500, 1000, 100)
+    request = FollowerFetchSession(3).request(wanted, 7, 500, 1000, 100)
     asked = {
         part.partition: part.partition_max_bytes for topic in request.topics for part in topic.partitions
     }

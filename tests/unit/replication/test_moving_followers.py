@@ -12,7 +12,7 @@ from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, PATHS, TOPIC_ID, sl
 from tidelog import errors
 from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.sharded_map import ShardedMap
-from tidelog.replication.pace import Pace
+from tidelog.replication.pace import CopyPacer
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.dirs.log_dirs import LogDirs
@@ -26,7 +26,7 @@ async def following(disks: list[VirtualDisk]) -> tuple[Partitions, LogDirs]:
     known = PartitionImage(0, (THERE, HERE), THERE, 0, (THERE, HERE), 0, 0)
     topic = TopicImage(ORDERS.topic, TOPIC_ID, (known,), 0)
     image = Image(topics=ShardedMap([(topic.name, topic)]), names=ShardedMap([(topic.id, topic.name)]))
-    pace = Pace(HandClock(), lambda: NO_LIMIT)
+    pace = CopyPacer(HandClock(), lambda: NO_LIMIT)
     dirs = await started(disks)
     partitions = Partitions(HERE, dirs, image, lambda _: CONFIG, pace)
     await partitions.start()

@@ -14,7 +14,7 @@ from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, TOPIC_ID, started
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.sharded_map import ShardedMap
-from tidelog.replication.pace import Pace
+from tidelog.replication.pace import CopyPacer
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage import checkpoints
@@ -38,7 +38,7 @@ def image(topic_id: UUID | None = TOPIC_ID, replicas: tuple[NodeId, ...] = (HERE
 
 async def broker(disk: VirtualDisk, known: Image) -> tuple[Partitions, LogDirs]:
     dirs = await started([disk])
-    partitions = Partitions(HERE, dirs, known, lambda _: CONFIG, Pace(HandClock(), lambda: NO_LIMIT))
+    partitions = Partitions(HERE, dirs, known, lambda _: CONFIG, CopyPacer(HandClock(), lambda: NO_LIMIT))
     await partitions.start()
     return partitions, dirs
 

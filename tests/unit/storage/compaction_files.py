@@ -9,8 +9,8 @@ from typing import Any
 from tidelog.record import BatchBuilder, Codec, Record, read_batches
 from tidelog.storage.compaction.cleaned import cleaned_suffix
 from tidelog.storage.compaction.compactor import Compactor
-from tidelog.storage.compaction.job import Job, Progress, Rewritten
-from tidelog.storage.compaction.rules import Source
+from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, Rewritten
+from tidelog.storage.compaction.rules import SegmentToRewrite
 from tidelog.storage.disk import Disk
 from tidelog.storage.segments.segment_files import INDEX, LOG, TIME_INDEX, stem
 
@@ -28,17 +28,17 @@ def batch(
     return builder.build(codec=codec, base_offset=base, leader_epoch=3, **header)
 
 
-def write_segments(disk: Disk, folder: str, segments: dict[int, bytes]) -> list[Source]:
+def write_segments(disk: Disk, folder: str, segments: dict[int, bytes]) -> list[SegmentToRewrite]:
     disk.make_folder(folder)
     sources = []
     for base, data in segments.items():
         disk.open(stem(folder, base) + LOG, create=True).write(data, 0)
-        sources.append(Source(base, len(data), 0, 0))
+        sources.append(SegmentToRewrite(base, len(data), 0, 0))
     return sources
 
 
-def job_for(folder: str, sources: list[Source], bound: int, **changes: Any) -> Job:
-    job = Job(
+def job_for(folder: str, sources: list[SegmentToRewrite], bound: int, **changes: Any) -> CompactionJob:
+    job = CompactionJob(
         folder=folder,
         token=TOKEN,
         sources=sources,
@@ -55,7 +55,7 @@ def job_for(folder: str, sources: list[Source], bound: int, **changes: Any) -> J
     return replace(job, **changes)
 
 
-def compact(disk: Disk, job: Job) -> tuple[list[Rewritten], Progress]:
+def compact(disk: Disk, job: CompactionJob) -> tuple[list[Rewritten], CompactionProgress]:
     compactor = Compactor(disk, job)
     return list(compactor.run()), compactor.progress
 

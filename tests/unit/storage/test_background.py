@@ -11,7 +11,7 @@ from tests.unit.storage.making import NOW_MS, HandClock, fill
 from tidelog.config import TopicConfig
 from tidelog.storage import checkpoints
 from tidelog.storage.background import IDLE_FILES_MS, OPENED_PER_TICK, Background, Intervals
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
 from tidelog.testing import VirtualDisk, run
@@ -27,7 +27,7 @@ class Broker:
     def __init__(self, disk: VirtualDisk, config: TopicConfig = CONFIG) -> None:
         self.clock = HandClock()
         self.files = OpenFiles(256)
-        self.home = LogDir("/data", disk, self.clock, Random(1), self.files)
+        self.home = LogDirectory("/data", disk, self.clock, Random(1), self.files)
         self.config = config
         self.dirs = LogDirs([self.home], lambda topic: self.config)
         self.committed: dict[TopicPartition, int] = {}

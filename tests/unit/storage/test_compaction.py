@@ -11,7 +11,7 @@ from tidelog.config import TopicConfig
 from tidelog.storage.compaction.rules import (
     Dirt,
     SealedSegment,
-    Source,
+    SegmentToRewrite,
     dirt,
     first_dirty,
     group_sources,
@@ -93,11 +93,11 @@ def test_a_checkpoint_outside_of_the_log_is_not_believed(checkpoint: int | None,
     assert first_dirty(checkpoint, 5, 20) == expected
 
 
-def sources(*sizes: int, index: int = 8, span: int = 10) -> list[Source]:
-    return [Source(number * span, size, index, index) for number, size in enumerate(sizes)]
+def sources(*sizes: int, index: int = 8, span: int = 10) -> list[SegmentToRewrite]:
+    return [SegmentToRewrite(number * span, size, index, index) for number, size in enumerate(sizes)]
 
 
-def bases(groups: list[list[Source]]) -> list[list[int]]:
+def bases(groups: list[list[SegmentToRewrite]]) -> list[list[int]]:
     return [[source.base for source in group] for group in groups]
 
 

@@ -14,7 +14,7 @@ from tests.unit.storage.making import NAME, content
 from tidelog.record import Codec, read_records
 from tidelog.storage.checkpoints import decode_offsets
 from tidelog.storage.compaction.cleaner import CLEAN_POINTS, Cleaner
-from tidelog.storage.compaction.job import Job, Progress, Rewritten
+from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, Rewritten
 from tidelog.storage.compaction.runner import InlineRunner
 from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
@@ -275,7 +275,7 @@ class Interrupted(InlineRunner):
         self._after = after
         self.then = lambda: None
 
-    async def run(self, job: Job) -> AsyncGenerator[Rewritten | Progress, None]:
+    async def run(self, job: CompactionJob) -> AsyncGenerator[Rewritten | CompactionProgress, None]:
         seen = 0
         async for answer in super().run(job):
             if seen == self._after:

@@ -25,8 +25,8 @@ from tests.unit.storage.compaction_files import (
 from tidelog._speed.log.batch import walk
 from tidelog.errors import CorruptMessage, InvalidRecord
 from tidelog.record import Codec, EndMarker, Marker, build_marker, read_batches
-from tidelog.storage.compaction.job import Aborted, Job, LastRecord
-from tidelog.storage.compaction.rules import Source
+from tidelog.storage.compaction.job import Aborted, CompactionJob, LastRecord
+from tidelog.storage.compaction.rules import SegmentToRewrite
 from tidelog.storage.disk import SystemDisk
 
 CODECS = list(Codec)
@@ -312,6 +312,6 @@ def test_a_job_survives_its_way_to_another_process(folder: str) -> None:
     import json
 
     job = job_for(
-        folder, [Source(0, 1, 2, 3)], 5, producers={7: LastRecord(1, 2)}, aborted=[Aborted(1, 2, 3)]
+        folder, [SegmentToRewrite(0, 1, 2, 3)], 5, producers={7: LastRecord(1, 2)}, aborted=[Aborted(1, 2, 3)]
     )
-    assert Job.from_plain(json.loads(json.dumps(job.as_plain()))) == job
+    assert CompactionJob.from_plain(json.loads(json.dumps(job.as_plain()))) == job

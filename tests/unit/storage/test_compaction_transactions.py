@@ -20,7 +20,7 @@ from tests.unit.storage.compaction_files import (
 from tidelog._speed.log.batch import walk
 from tidelog.record import EndMarker, Marker, build_marker, read_batches
 from tidelog.record.builder import read_marker
-from tidelog.storage.compaction.job import Aborted, Job, LastRecord
+from tidelog.storage.compaction.job import Aborted, CompactionJob, LastRecord
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.segments.segment_files import TXN_INDEX
 from tidelog.storage.segments.txn_index import decode
@@ -67,7 +67,7 @@ def markers_in(found: bytes) -> dict[int, tuple[Marker, int, bool]]:
     return read
 
 
-def again(disk: SystemDisk, folder: str, found: bytes, job: Job, later_ms: int) -> tuple[bytes, Job]:
+def again(disk: SystemDisk, folder: str, found: bytes, job: CompactionJob, later_ms: int) -> tuple[bytes, CompactionJob]:
     """The next round, over what the last one made."""
     (source,) = write_segments(disk, folder, {0: found})
     job = replace(job, sources=[source], now_ms=job.now_ms + later_ms)

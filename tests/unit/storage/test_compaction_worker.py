@@ -24,7 +24,7 @@ from tests.unit.storage.compaction_files import (
     values,
     write_segments,
 )
-from tidelog.storage.compaction.job import Job, Progress, Rewritten
+from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, Rewritten
 from tidelog.storage.compaction.runner import CompactionFailed, InlineRunner, ProcessRunner, Runner
 from tidelog.storage.compaction.worker import serve
 from tidelog.storage.disk import SystemDisk
@@ -35,7 +35,7 @@ def disk() -> SystemDisk:
     return SystemDisk()
 
 
-def job_in(disk: SystemDisk, folder: Path, segments: int = 3) -> Job:
+def job_in(disk: SystemDisk, folder: Path, segments: int = 3) -> CompactionJob:
     data = {
         base: batch(base, (b"a", b"%d" % base), (b"k%d" % base, b"1")) for base in range(0, 2 * segments, 2)
     }
@@ -43,11 +43,11 @@ def job_in(disk: SystemDisk, folder: Path, segments: int = 3) -> Job:
     return job_for(str(folder), sources, 2 * segments, segment_bytes=sources[0].size)
 
 
-async def collect(runner: Runner, job: Job) -> tuple[list[Rewritten], Progress]:
+async def collect(runner: Runner, job: CompactionJob) -> tuple[list[Rewritten], CompactionProgress]:
     groups = []
     async with aclosing(runner.run(job)) as answers:
         async for answer in answers:
-            if isinstance(answer, Progress):
+            if isinstance(answer, CompactionProgress):
                 return groups, answer
             groups.append(answer)
     raise AssertionError("a runner ends with its progress")
@@ -143,7 +143,7 @@ def test_a_killed_process_fails_its_job_and_the_next_one_gets_a_new_process(
 def test_giving_up_in_the_middle_ends_the_process(disk: SystemDisk, tmp_path: Path) -> None:
     async def scenario() -> None:
         runner = ProcessRunner()
-        answers: AsyncIterator[Rewritten | Progress] = runner.run(
+        answers: AsyncIterator[Rewritten | CompactionProgress] = runner.run(
             job_in(disk, tmp_path / "long", segments=50)
         )
         assert isinstance(await anext(answers), Rewritten)

@@ -12,7 +12,7 @@ from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
 from tidelog.storage.dirs.identity import CLEAN, PROPERTIES, read_last_run
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.files import OpenFiles
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
@@ -26,11 +26,11 @@ def configs(topic: str) -> TopicConfig:
     return CONFIG
 
 
-def make_dir(disk: VirtualDisk, path: str = "/srv/data") -> LogDir:
-    return LogDir(path, disk, HandClock(), Random(1), OpenFiles(64))
+def make_dir(disk: VirtualDisk, path: str = "/srv/data") -> LogDirectory:
+    return LogDirectory(path, disk, HandClock(), Random(1), OpenFiles(64))
 
 
-async def started(disk: VirtualDisk, path: str = "/srv/data") -> LogDir:
+async def started(disk: VirtualDisk, path: str = "/srv/data") -> LogDirectory:
     home = make_dir(disk, path)
     await home.start("cluster-a", 1, configs)
     home.began()

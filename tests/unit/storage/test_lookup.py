@@ -14,7 +14,7 @@ from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.record.codecs import Codec
-from tidelog.storage.lookup import OPENED_MAX, Unopened, look_up
+from tidelog.storage.lookup import OPENED_MAX, MustDecompress, look_up
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -79,7 +79,7 @@ def test_a_search_opens_compressed_batches_elsewhere_and_believes_headers_in_the
     append(log, batch(log.next, timestamp=NOW_MS + 500))
 
     async def scenario() -> None:
-        with pytest.raises(Unopened):
+        with pytest.raises(MustDecompress):
             log.offset_for_time(NOW_MS, {})
         found = await look_up(partial(log.offset_for_time, NOW_MS))
         assert found == (0, NOW_MS, 0)

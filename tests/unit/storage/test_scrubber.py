@@ -12,7 +12,7 @@ import pytest
 from tests.unit.storage.making import batch, fill, offsets
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.damage import BadRange
@@ -33,14 +33,14 @@ def configs(topic: str) -> TopicConfig:
     return CONFIG
 
 
-async def started(disk: VirtualDisk, random: Random) -> LogDir:
-    home = LogDir("/data", disk, VirtualClock(), random, OpenFiles(64))
+async def started(disk: VirtualDisk, random: Random) -> LogDirectory:
+    home = LogDirectory("/data", disk, VirtualClock(), random, OpenFiles(64))
     await home.start("cluster", 1, configs)
     home.began()
     return home
 
 
-async def with_log(disk: VirtualDisk, random: Random, count: int = 100) -> tuple[LogDir, Log]:
+async def with_log(disk: VirtualDisk, random: Random, count: int = 100) -> tuple[LogDirectory, Log]:
     home = await started(disk, random)
     log = home.create(NAME, UUID(int=1), CONFIG)
     fill(log, count)
@@ -48,7 +48,7 @@ async def with_log(disk: VirtualDisk, random: Random, count: int = 100) -> tuple
     return home, log
 
 
-def scrubber_of(home: LogDir, pace: ScrubPace = PACE) -> Scrubber:
+def scrubber_of(home: LogDirectory, pace: ScrubPace = PACE) -> Scrubber:
     return Scrubber(home, configs, lambda: pace)
 
 

@@ -16,7 +16,7 @@ from tests.unit.storage.making import FOLDER, NAME, NOW_MS, make_volume
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
 from tidelog.record import BatchBuilder
-from tidelog.replication.partition import Ending, Enlisted, Partition
+from tidelog.replication.partition import Ending, Enlisted, HostedPartition
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
 from tidelog.storage.loading import Torn
@@ -75,7 +75,7 @@ class Writer:
     def __init__(self, volume: Volume) -> None:
         self.volume = volume
         self.log = Log.open(volume, FOLDER, NAME, CONFIG)
-        self.partition = Partition(NAME, bytes(16), NODE, self.log)
+        self.partition = HostedPartition(NAME, bytes(16), NODE, self.log)
         self.partition.led(NODE, Epoch(0), frozenset((NODE,)), 1)
         self._epochs: dict[int, int] = {}
 
@@ -198,16 +198,16 @@ def test_a_marker_from_before_a_restart_is_undone_when_it_is_cut() -> None:
     assert log.producers.first_unstable == 0
 
 
-def replicated(leader: Writer, follower: Partition) -> None:
+def replicated(leader: Writer, follower: HostedPartition) -> None:
     """All that the leader has and the follower has not, in one fetch."""
     part = leader.log.reader.read(follower.log.next, 1 << 20, leader.log.end)
     assert part is not None
     follower.replicate(memoryview(part.file.read(part.size, part.position)))
 
 
-def a_follower(disk: VirtualDisk, config: TopicConfig = CONFIG) -> tuple[Volume, Partition]:
+def a_follower(disk: VirtualDisk, config: TopicConfig = CONFIG) -> tuple[Volume, HostedPartition]:
     volume = make_volume(disk)
-    follower = Partition(NAME, bytes(16), NodeId(2), Log.open(volume, FOLDER, NAME, config))
+    follower = HostedPartition(NAME, bytes(16), NodeId(2), Log.open(volume, FOLDER, NAME, config))
     follower.led(NODE, Epoch(0), frozenset((NODE, NodeId(2))), 2)
     return volume, follower
 

@@ -10,7 +10,7 @@ from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record import BatchBuilder
-from tidelog.replication.partition import Enlisted, Partition
+from tidelog.replication.partition import Enlisted, HostedPartition
 from tidelog.replication.peers import Peers
 from tidelog.testing import VirtualNetwork
 from tidelog.transactions.coordinator import TransactionCoordinator
@@ -62,7 +62,7 @@ class TransactionNode(Node):
         del self.transactions
         await super().crash()
 
-    def partition(self, name: TopicPartition = DATA) -> Partition:
+    def partition(self, name: TopicPartition = DATA) -> HostedPartition:
         return self.partitions.led_here(*name)
 
     async def write(

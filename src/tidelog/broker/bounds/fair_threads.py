@@ -20,7 +20,7 @@ NICENESS = 5
 """Answers to clients that are let in come first where processors are scarce."""
 
 
-class Crowded(ConnectionError):
+class ThreadsCrowded(ConnectionError):
     """Too much is waiting: the connection is closed, and its client may come again."""
 
 
@@ -33,7 +33,7 @@ class FairQueue:
         self.waiting = 0
 
     async def enter(self, key: str) -> None:
-        """Raises `Crowded`; otherwise `leave` must follow."""
+        """Raises `ThreadsCrowded`; otherwise `leave` must follow."""
         if self._running < self._at_once:
             self._running += 1
             return
@@ -68,11 +68,11 @@ class FairQueue:
             return
         most = max(self._lines, key=lambda other: len(self._lines[other]), default=key)
         if key == most or len(self._lines[most]) <= len(self._lines.get(key, ())) + 1:
-            raise Crowded(f"{self.waiting} wait already, and {key} has its share of them")
+            raise ThreadsCrowded(f"{self.waiting} wait already, and {key} has its share of them")
         turn = self._lines[most][-1]
         self._drop(most, turn)
         if not turn.done():
-            turn.set_exception(Crowded(f"others have to wait less because {most} has the most waiting"))
+            turn.set_exception(ThreadsCrowded(f"others have to wait less because {most} has the most waiting"))
 
     def _drop(self, key: str, turn: asyncio.Future[None]) -> None:
         line = self._lines.get(key)
@@ -95,7 +95,7 @@ class FairThreads:
         return self._queue.waiting
 
     async def run(self, key: str, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """`key`: the address for which the work is done.  Raises `Crowded`."""
+        """`key`: the address for which the work is done.  Raises `ThreadsCrowded`."""
         await self._queue.enter(key)
         try:
             if self._executor is None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.broker.connection import Connection
+from tidelog.broker.connection import ClientConnection
 
 
 class StalledReaders:
     def __init__(self) -> None:
         self._seen: dict[
-            Connection, tuple[int, float]
+            ClientConnection, tuple[int, float]
         ] = {}  # what it had taken, and since when it has taken no more
 
     def to_close(
-        self, connections: Iterable[Connection], now_s: float, stalled_ms: int, too_much: int
-    ) -> Iterator[tuple[Connection, str, str]]:
+        self, connections: Iterable[ClientConnection], now_s: float, stalled_ms: int, too_much: int
+    ) -> Iterator[tuple[ClientConnection, str, str]]:
         """(connection, the bound, why).  `too_much`: bytes by which answers exceed their bound."""
         before, self._seen = self._seen, {}
         for connection in connections:
@@ -42,6 +42,6 @@ class StalledReaders:
             yield connection, bound, why
 
 
-def _longest_first(entry: tuple[Connection, tuple[int, float]]) -> tuple[float, int]:
+def _longest_first(entry: tuple[ClientConnection, tuple[int, float]]) -> tuple[float, int]:
     connection, (_, since_s) = entry
     return since_s, -connection.unsent_bytes

@@ -12,7 +12,7 @@ from tidelog._speed.wire.connection import QueuedBytes
 from tidelog.config import BrokerConfig
 
 
-class Stranger:
+class UnauthenticatedConnection:
     """`close` ends the handshake or the connection; it gets the bound that was reached, and what to tell of it."""
 
     __slots__ = ("close", "deadline_s", "host", "listener", "peer")
@@ -25,13 +25,13 @@ class Stranger:
         self.close: Callable[[str, str], None] = lambda bound, why: None
 
 
-class Strangers:
+class UnauthenticatedConnections:
     def __init__(self, config: Callable[[], BrokerConfig], places_max: int) -> None:
         """`places_max`: what the bound is in any case, whatever the settings say."""
         self._config = config
         self._places_max = places_max
-        self._all: dict[Stranger, None] = {}  # the oldest first
-        self._by_host: dict[str, dict[Stranger, None]] = {}
+        self._all: dict[UnauthenticatedConnection, None] = {}  # the oldest first
+        self._by_host: dict[str, dict[UnauthenticatedConnection, None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.queued = QueuedBytes(config().tidelog_login_queued_bytes)
         """What their requests take that have not wholly arrived."""
@@ -39,20 +39,20 @@ class Strangers:
     def __len__(self) -> int:
         return len(self._all)
 
-    def came(self, listener: str, host: str, peer: str) -> Stranger:
+    def came(self, listener: str, host: str, peer: str) -> UnauthenticatedConnection:
         """Makes room for one more, and counts it."""
         config, loop = self._config(), asyncio.get_running_loop()
         places = min(config.tidelog_login_connections_max, self._places_max)
         while len(self._all) >= places:
             self._close_one(places)
-        stranger = Stranger(listener, host, peer, loop.time() + config.tidelog_login_timeout_ms / 1000)
+        stranger = UnauthenticatedConnection(listener, host, peer, loop.time() + config.tidelog_login_timeout_ms / 1000)
         self._all[stranger] = None
         self._by_host.setdefault(host, {})[stranger] = None
         if self._timer is None:
             self._wait()
         return stranger
 
-    def left(self, stranger: Stranger) -> None:
+    def left(self, stranger: UnauthenticatedConnection) -> None:
         """It is known now, or gone.  May be called twice."""
         if stranger not in self._all:
             return
@@ -62,7 +62,7 @@ class Strangers:
         if not same:
             del self._by_host[stranger.host]
 
-    def oldest(self, but_not_of: str) -> Stranger | None:
+    def oldest(self, but_not_of: str) -> UnauthenticatedConnection | None:
         """The oldest that is of another listener."""
         return next((each for each in self._all if each.listener != but_not_of), None)
 

@@ -19,7 +19,7 @@ from tidelog.broker.replica_choice import RACK_AWARE, closest
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.replication.following import CHECK_IT
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.replication.waiters import FetchWait
 from tidelog.storage.reading import NotHereYet, Records
@@ -30,11 +30,11 @@ RACKS_FROM = 11
 TOPIC_IDS_FROM = 13
 UNKNOWN = -1
 FETCH = 1
-Taken = tuple[Partition, int, Records]  # records from this offset on
+Taken = tuple[HostedPartition, int, Records]  # records from this offset on
 Found = list[tuple[str | bytes, FetchAnswer]]
 
 
-class Caller(Protocol):
+class FetchCaller(Protocol):
     frames: int
     session: Session
 
@@ -43,7 +43,7 @@ class Caller(Protocol):
 
 
 def fetch(
-    frame: memoryview, at: int, version: int, correlation_id: int, caller: Caller, services: Services
+    frame: memoryview, at: int, version: int, correlation_id: int, caller: FetchCaller, services: Services
 ) -> list[Any] | asyncio.Future[Any]:
     ask = decode_fetch(frame, at, version)
     try:
@@ -56,14 +56,14 @@ def fetch(
                 return _throttled(ask, version, correlation_id, caller, services, throttle_ms)
         session = services.sessions.open(ask, version >= TOPIC_IDS_FROM, services.clock.monotonic_ms())
     except errors.TidelogError as problem:
-        services.tallies.failed(FETCH, problem.code, caller.session.client_id)
+        services.counters.failed(FETCH, problem.code, caller.session.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
     fetching = FetchInFlight(ask, session, version, correlation_id, caller, services)
     return fetching.answer_now() or fetching.answer_later(caller)
 
 
 def _throttled(
-    ask: FetchAsk, version: int, correlation_id: int, caller: Caller, services: Services, throttle_ms: int
+    ask: FetchAsk, version: int, correlation_id: int, caller: FetchCaller, services: Services, throttle_ms: int
 ) -> list[Any]:
     """No records, and no session where one was asked for: the client asks again after the throttle time."""
     session_id = NO_SESSION
@@ -109,7 +109,7 @@ class FetchInFlight:
         session: FetchSession | None,
         version: int,
         correlation_id: int,
-        connection: Caller,
+        connection: FetchCaller,
         services: Services,
     ) -> None:
         self._ask = ask
@@ -122,7 +122,7 @@ class FetchInFlight:
         self._taken: list[Taken] = []
         self._on_their_way: list[asyncio.Future[None]] = []
         self._unchanged: list[
-            Partition
+            HostedPartition
         ] = []  # where a follower has all there is, and knows all there is to know
         self._put_off = False  # a follower that is behind has to wait for its throttle
 
@@ -136,7 +136,7 @@ class FetchInFlight:
         self._waits_on = held
         return None
 
-    def answer_later(self, caller: Caller) -> asyncio.Future[list[Any]]:
+    def answer_later(self, caller: FetchCaller) -> asyncio.Future[list[Any]]:
         loop = asyncio.get_running_loop()
         wait = self._wait
         follows = self._ask.replica_id >= 0
@@ -150,7 +150,7 @@ class FetchInFlight:
         wait_ms = self._ask.max_wait_ms
         if self._put_off:
             services = self._services
-            services.tallies.put_off += 1
+            services.counters.put_off += 1
             wait_ms = min(wait_ms, services.outbound.wait_ms(services.clock.monotonic_ms()))
         self._timer = loop.call_later(wait_ms / 1000, wait.changed)
         wait.future.add_done_callback(self._waited)
@@ -183,14 +183,14 @@ class FetchInFlight:
         if ask.replica_id < 0:
             return session.wanted.items()
         # A follower has thousands of partitions in its session, and most of them are at rest.
-        unchanged: list[Partition] = []
+        unchanged: list[HostedPartition] = []
         self._unchanged = unchanged
         held, now_ms = services.partitions.held, services.clock.monotonic_ms()
         return split_unchanged(
             held, session.wanted, session.told, ask.replica_id, services.partitions.node, now_ms, unchanged
         )
 
-    def _read(self) -> tuple[Found, list[Partition], int, bool]:
+    def _read(self) -> tuple[Found, list[HostedPartition], int, bool]:
         """(answers, partitions they came from, bytes of records, whether there is something to tell at once)."""
         ask = self._ask
         partitions = self._services.partitions
@@ -203,7 +203,7 @@ class FetchInFlight:
             left = min(left, quotas.fetch_bytes_max(self._caller))
         answers: Found = []
         taken = self._taken = []
-        held: list[Partition] = []
+        held: list[HostedPartition] = []
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
             try:
@@ -225,7 +225,7 @@ class FetchInFlight:
                 answer = FetchAnswer(index, problem.code)
                 answer.leader = leader
                 settled = True
-                self._services.tallies.failed(FETCH, problem.code, self._caller.client_id)
+                self._services.counters.failed(FETCH, problem.code, self._caller.client_id)
             else:
                 # What a throttled follower may not have yet is nothing to wake it for.
                 if not (self._put_off and partition.throttled_out):
@@ -246,7 +246,7 @@ class FetchInFlight:
         if not self._services.gate.may_read(self._caller, topic):
             raise errors.TopicAuthorizationFailed(f"{self._caller.principal} may not read topic '{topic}'")
 
-    def _nearer(self, partition: Partition, wanted: Wanted) -> FetchAnswer | None:
+    def _nearer(self, partition: HostedPartition, wanted: Wanted) -> FetchAnswer | None:
         """No records, but the replica in the consumer's rack to ask for them."""
         services, state, offset = self._services, partition.state, wanted[1]
         if services.config().replica_selector_class != RACK_AWARE or partition.leader != state.node:
@@ -260,7 +260,7 @@ class FetchInFlight:
         answer.preferred_replica = node
         return answer
 
-    def _read_for_follower(self, partition: Partition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
+    def _read_for_follower(self, partition: HostedPartition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
         """A follower gets all there is, and says by what it asks for how far it is."""
         epoch, offset, fetched_epoch, _, bytes_max = wanted
         partition.check_epoch(epoch)
@@ -288,7 +288,7 @@ class FetchInFlight:
             services.outbound.took(records.size, services.clock.monotonic_ms())
         return fetch_answer(index, committed, UNKNOWN, log.start, records)
 
-    def _allowed(self, partition: Partition, node: NodeId) -> int:
+    def _allowed(self, partition: HostedPartition, node: NodeId) -> int:
         """Bytes that the throttle leaves a follower.  Producers wait for those that are in sync: only the others are
         ever held back."""
         if not partition.throttled_out or node in partition.state.in_sync:
@@ -299,15 +299,15 @@ class FetchInFlight:
         return allowed
 
     def _count_taken(self) -> None:
-        tallies, ask = self._services.tallies, self._ask
+        counters, ask = self._services.counters, self._ask
         if ask.replica_id >= 0:
-            tallies.replicated_out += sum([records.size for _, _, records in self._taken])
+            counters.replicated_out += sum([records.size for _, _, records in self._taken])
             return
         now_ms = self._services.clock.now_ms()
         for partition, offset, records in self._taken:
             bound = partition.readable_end(ask.read_committed)
             end = partition.log.reader.end_of(records, offset, bound)
-            partition.fetched(tallies.requests, offset, end, records.size, now_ms)
+            partition.fetched(counters.requests, offset, end, records.size, now_ms)
 
     def _encode(self, answers: Found) -> list[Any]:
         throttle_ms = 0
@@ -342,7 +342,7 @@ def _all_wanted(ask: FetchAsk) -> Iterator[tuple[Key, Wanted]]:
 
 
 def _read_partition(
-    partition: Partition, wanted: Wanted, read_committed: bool, left: int, first: bool
+    partition: HostedPartition, wanted: Wanted, read_committed: bool, left: int, first: bool
 ) -> FetchAnswer:
     epoch, offset, fetched_epoch, _, bytes_max = wanted
     partition.check_epoch(epoch, leading=False)

@@ -11,7 +11,7 @@ from functools import partial
 
 from tidelog import errors
 from tidelog.broker.services import PARTITIONS_A_TURN, Context
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.epochs import UNDEFINED_EPOCH
 from tidelog.storage.lookup import look_up
 from tidelog.wire.messages.list_offsets import (
@@ -76,7 +76,7 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
 
 
 async def _find(
-    partition: Partition, requested: ListOffsetsPartition, read_committed: bool, version: int
+    partition: HostedPartition, requested: ListOffsetsPartition, read_committed: bool, version: int
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch)."""
     log = partition.log

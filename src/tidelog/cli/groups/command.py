@@ -8,7 +8,7 @@ import click
 
 from tidelog.cli.groups.reset_target import target_option
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, GroupDescription, TopicPartition
@@ -38,7 +38,7 @@ tidelog groups list --type share --state Empty
 )
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ...; repeat.")
 @broker_options
-def list_(session: Session, types: tuple[str, ...], states: tuple[str, ...]) -> None:
+def list_(session: CommandSession, types: tuple[str, ...], states: tuple[str, ...]) -> None:
     async def ask() -> list[Any]:
         async with session.admin() as admin:
             return await admin.list_groups(types=types, states=states)
@@ -79,7 +79,7 @@ lag_exact is false for wide gaps, where the lag is the distance of the offsets
 )
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @broker_options
-def describe(session: Session, names: tuple[str, ...]) -> None:
+def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     described = run(_describe(session, names))
     if session.json:
         print_json(described)
@@ -114,7 +114,7 @@ def _lag_text(offset: dict[str, Any]) -> str | None:
     return str(offset["lag"]) if offset["lag_exact"] else f"<={offset['lag']}"
 
 
-async def _describe(session: Session, names: tuple[str, ...]) -> list[dict[str, Any]]:
+async def _describe(session: CommandSession, names: tuple[str, ...]) -> list[dict[str, Any]]:
     async with session.admin() as admin:
         descriptions = await admin.describe_groups(names)
         return [
@@ -204,7 +204,7 @@ epoch is null in classic groups
 )
 @click.argument("name", metavar="GROUP")
 @broker_options
-def members(session: Session, name: str) -> None:
+def members(session: CommandSession, name: str) -> None:
     async def ask() -> GroupDescription:
         async with session.admin() as admin:
             return (await admin.describe_groups([name]))[name]
@@ -276,7 +276,7 @@ before is null where nothing was committed
 @click.option("--execute", is_flag=True, help="Change the offsets.")
 @broker_options
 def reset(
-    session: Session, name: str, topics: tuple[str, ...], all_topics: bool, target: ResetTarget, execute: bool
+    session: CommandSession, name: str, topics: tuple[str, ...], all_topics: bool, target: ResetTarget, execute: bool
 ) -> None:
     if bool(topics) == all_topics:
         raise click.UsageError("Name topics with --topic, or use --all.")
@@ -299,7 +299,7 @@ def reset(
 
 
 async def _reset(
-    session: Session, name: str, topics: tuple[str, ...], target: ResetTarget, execute: bool
+    session: CommandSession, name: str, topics: tuple[str, ...], target: ResetTarget, execute: bool
 ) -> dict[TopicPartition, tuple[int | None, int]]:
     from tidelog.cli.groups.reset_target import chosen
     from tidelog.client.admin.group_reset import offsets_of, plan_reset, set_offsets
@@ -335,7 +335,7 @@ tidelog groups delete billing --topic retired-orders
     "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; repeat."
 )
 @broker_options
-def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) -> None:
+def delete(session: CommandSession, names: tuple[str, ...], topics: tuple[str, ...]) -> None:
     if topics and len(names) > 1:
         raise click.UsageError("--topic works with one group at a time.")
     if topics:
@@ -360,7 +360,7 @@ def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) ->
             click.echo(f"{name} deleted")
 
 
-async def _delete_offsets(session: Session, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+async def _delete_offsets(session: CommandSession, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
     from tidelog.client.admin.group_reset import is_share_group
 
     async with session.admin() as admin:
@@ -391,7 +391,7 @@ tidelog groups set jobs share.auto.offset.reset=earliest share.dead.letter.topic
 @click.argument("name", metavar="GROUP")
 @click.argument("changes", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
 @broker_options
-def set_(session: Session, name: str, changes: dict[str, str]) -> None:
+def set_(session: CommandSession, name: str, changes: dict[str, str]) -> None:
     async def work() -> None:
         from tidelog.aio import ConfigResource
 

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidelog.cli.session import Failure, Finite, Session, broker_options, command_help
+from tidelog.cli.session import Failure, Finite, CommandSession, broker_options, command_help
 
 if TYPE_CHECKING:
     from tidelog.model.advice import Prediction
@@ -190,7 +190,7 @@ tidelog model measure --consumers 1,2,4,8 --records 200000 --size 200 --work-ms 
 @plot_options
 @broker_options
 def measure(
-    session: Session,
+    session: CommandSession,
     consumers: str,
     records: int,
     size: int,
@@ -237,7 +237,7 @@ tidelog model group billing --seconds 60 --latency-ms 500
 @plot_options
 @broker_options
 def group(
-    session: Session,
+    session: CommandSession,
     name: str,
     seconds: float,
     latency_ms: float | None,

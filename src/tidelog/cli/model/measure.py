@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from tidelog.cli.session import Failure, Session, run
+from tidelog.cli.session import Failure, CommandSession, run
 from tidelog.model.figures import Figure
 from tidelog.model.queueing import fitted_service, time_in_system
 from tidelog.model.scalability import Scalability
@@ -46,7 +46,7 @@ with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", securit
 
 
 def measured(
-    session: Session, numbers: Sequence[int], records: int, size: int, work_s: float
+    session: CommandSession, numbers: Sequence[int], records: int, size: int, work_s: float
 ) -> list[Figure]:
     """Throughput of each number of consumers over the same records."""
     import math
@@ -69,7 +69,7 @@ def measured(
         run(_delete(session, topic))
 
 
-async def _fill(session: Session, topic: str, partitions: int, records: int, size: int) -> None:
+async def _fill(session: CommandSession, topic: str, partitions: int, records: int, size: int) -> None:
     from tidelog.aio import NewTopic, Producer
 
     async with session.admin() as admin:
@@ -82,12 +82,12 @@ async def _fill(session: Session, topic: str, partitions: int, records: int, siz
         await producer.flush()
 
 
-async def _delete(session: Session, topic: str) -> None:
+async def _delete(session: CommandSession, topic: str) -> None:
     async with session.admin() as admin:
         await admin.delete_topics([topic])
 
 
-def _timed(session: Session, topic: str, number: int, partitions: int, work_s: float) -> float:
+def _timed(session: CommandSession, topic: str, number: int, partitions: int, work_s: float) -> float:
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", WORKER, session.bootstrap, topic, str(session.command_config or "")]
@@ -177,11 +177,11 @@ class Watched:
         }
 
 
-def watched(session: Session, group: str, seconds: float) -> Watched:
+def watched(session: CommandSession, group: str, seconds: float) -> Watched:
     return run(_watched(session, group, seconds))
 
 
-async def _watched(session: Session, group: str, seconds: float) -> Watched:
+async def _watched(session: CommandSession, group: str, seconds: float) -> Watched:
     async with session.admin() as admin:
         described = (await admin.describe_groups([group]))[group]
         if not described.members:

@@ -13,7 +13,7 @@ from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.partitions import reassignments, throttles
 from tidelog.cli.partitions.reassignments import joined, total
 from tidelog.cli.partitions.recover import recover
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
@@ -89,7 +89,7 @@ tidelog partitions reassign --cancel
 @throttle_option
 @broker_options
 def reassign(
-    session: Session,
+    session: CommandSession,
     generate: bool,
     execute: bool,
     verify: bool,
@@ -155,7 +155,7 @@ class ReassignRequest:
             raise Failure("--topic has no meaning with --plan, which names its topics itself")
 
 
-async def carry_out(session: Session, request: ReassignRequest) -> None:
+async def carry_out(session: CommandSession, request: ReassignRequest) -> None:
     request.check()
     begins = request.act == "--execute"
     async with session.admin() as admin:
@@ -268,7 +268,7 @@ async def _read_plan(admin: Admin, file: Any) -> list[ReplicaMove]:
     ]
 
 
-def _show(session: Session, moves: list[ReplicaMove], begun: bool) -> None:
+def _show(session: CommandSession, moves: list[ReplicaMove], begun: bool) -> None:
     copied = [move.copied_bytes for move in moves]
     if session.json:
         rows = [
@@ -312,7 +312,7 @@ tidelog partitions elect --unclean orders:2
 @click.argument("names", nargs=-1, metavar="[TOPIC:PARTITION]...")
 @click.option("--unclean", is_flag=True, help="Accept the loss of records.")
 @broker_options
-def elect(session: Session, names: tuple[str, ...], unclean: bool) -> None:
+def elect(session: CommandSession, names: tuple[str, ...], unclean: bool) -> None:
     wanted = [_partition(name) for name in names] or None
     if unclean and wanted is None:
         raise Failure("--unclean may lose records: name the partitions as TOPIC:PARTITION")

@@ -14,7 +14,7 @@ from tidelog.cli.partitions import throttles
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
-    from tidelog.cli.session import Session
+    from tidelog.cli.session import CommandSession
     from tidelog.client.admin.partition_admin import Reassignment
 
 WAIT_S = 0.5
@@ -27,7 +27,7 @@ class Copied(NamedTuple):
     whole: int | None
 
 
-async def look(session: Session, admin: Admin, topics: tuple[str, ...], cancel: bool) -> None:
+async def look(session: CommandSession, admin: Admin, topics: tuple[str, ...], cancel: bool) -> None:
     under_way = await admin.list_reassignments()
     moving = [
         reassignment for reassignment in under_way if not topics or reassignment.partition.topic in topics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, run
+from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, PartitionState, TopicPartition
@@ -60,7 +60,7 @@ tidelog partitions recover --elect best --execute --yes
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def recover(
-    session: Session,
+    session: CommandSession,
     topics: tuple[str, ...],
     indexes: tuple[int, ...],
     elect: int | str | None,
@@ -95,7 +95,7 @@ def recover(
         raise Failure(*wrong)
 
 
-async def _look(session: Session, topics: Sequence[str], indexes: Sequence[int]) -> list[ElectionChoices]:
+async def _look(session: CommandSession, topics: Sequence[str], indexes: Sequence[int]) -> list[ElectionChoices]:
     from tidelog.cli.disks import each, tell_silent
     from tidelog.client.admin.unclean_election import choices
 
@@ -163,7 +163,7 @@ def _chosen(offline: Sequence[ElectionChoices], elect: int | str) -> dict[TopicP
     return chosen
 
 
-async def _elect(session: Session, chosen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+async def _elect(session: CommandSession, chosen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Who leads afterwards."""
     async with session.admin() as admin:
         outcome = await admin.elect_leaders(chosen, unclean=True, chosen=chosen)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import hush_stdout, print_json, print_table, time_text
-from tidelog.cli.session import Finite, Session, broker_options, command_help, run
+from tidelog.cli.session import Finite, CommandSession, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from tidelog.cli.top.look import Chosen
+    from tidelog.cli.top.look import WatchSelection
     from tidelog.cli.top.window import Picture
 
 INTERVAL_S_MIN = 0.2
@@ -68,7 +68,7 @@ one line for each poll, until Ctrl-C; with --once one line.  null where a value 
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 @broker_options
 def top(
-    session: Session,
+    session: CommandSession,
     interval: float,
     once: bool,
     view: str,
@@ -76,9 +76,9 @@ def top(
     groups: tuple[str, ...],
     internal: bool,
 ) -> None:
-    from tidelog.cli.top.look import Chosen
+    from tidelog.cli.top.look import WatchSelection
 
-    chosen = Chosen(topics, groups)
+    chosen = WatchSelection(topics, groups)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every terminal has bars and arrows
     try:
@@ -101,12 +101,12 @@ def _is_terminal() -> bool:
 
 
 async def _pictures(
-    session: Session, chosen: Chosen, interval: float, patient: bool
+    session: CommandSession, chosen: WatchSelection, interval: float, patient: bool
 ) -> AsyncGenerator[Picture, None]:
     """Again and again; `patient`: each waits for all brokers, as long as the timeout says."""
     import asyncio
 
-    from tidelog.cli.top.look import Look
+    from tidelog.cli.top.look import ClusterWatch
     from tidelog.cli.top.window import FrameWindow
     from tidelog.clock import SystemClock
 
@@ -114,7 +114,7 @@ async def _pictures(
     timeout_s = session.timeout_ms / 1000
     patience_s = timeout_s if patient else min(timeout_s, max(interval, PATIENCE_S_MIN))
     async with session.admin() as admin:
-        look = Look(admin, clock, chosen, patience_s)
+        look = ClusterWatch(admin, clock, chosen, patience_s)
         try:
             while True:
                 begun_ms = clock.monotonic_ms()
@@ -126,7 +126,7 @@ async def _pictures(
             await look.close()
 
 
-async def _lines(session: Session, chosen: Chosen, interval: float, once: bool, internal: bool) -> None:
+async def _lines(session: CommandSession, chosen: WatchSelection, interval: float, once: bool, internal: bool) -> None:
     from contextlib import aclosing
 
     async with aclosing(_pictures(session, chosen, interval, once)) as pictures:
@@ -140,7 +140,7 @@ async def _lines(session: Session, chosen: Chosen, interval: float, once: bool, 
             first = False
 
 
-async def _once(session: Session, chosen: Chosen, interval: float, internal: bool) -> None:
+async def _once(session: CommandSession, chosen: WatchSelection, interval: float, internal: bool) -> None:
     import shutil
     from contextlib import aclosing
 
@@ -193,7 +193,7 @@ def _json(picture: Picture, internal: bool) -> dict[str, Any]:
     }
 
 
-async def _live(session: Session, chosen: Chosen, interval: float, place: str, internal: bool) -> None:
+async def _live(session: CommandSession, chosen: WatchSelection, interval: float, place: str, internal: bool) -> None:
     from tidelog.cli.top.live import LiveView
 
     live = LiveView(place, internal)

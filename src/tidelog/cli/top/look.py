@@ -27,7 +27,7 @@ STARTS_EVERY = 5  # looks: the beginning of a log moves seldom
 
 
 @dataclass(frozen=True)
-class Chosen:
+class WatchSelection:
     """Patterns like those of files; none for all."""
 
     topics: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Chosen:
 
 
 @dataclass
-class _Asked(Generic[T]):
+class _Inquiry(Generic[T]):
     """A question that may take longer than a look, what was answered last, and what is wrong with it."""
 
     task: asyncio.Task[tuple[T, str | None]] | None = None
@@ -52,7 +52,7 @@ class _Asked(Generic[T]):
 
 
 @dataclass
-class _Known:
+class _ClusterMetadata:
     """Of the cluster."""
 
     cluster_id: str | None = None
@@ -62,14 +62,14 @@ class _Known:
     adding: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
 
-class Look:
-    def __init__(self, admin: Admin, clock: Clock, chosen: Chosen, patience_s: float) -> None:
+class ClusterWatch:
+    def __init__(self, admin: Admin, clock: Clock, chosen: WatchSelection, patience_s: float) -> None:
         self._admin = admin
         self._clock = clock
         self._chosen = chosen
         self._patience_s = patience_s
-        self._cluster: _Asked[_Known] = _Asked()
-        self._brokers: dict[int, _Asked[BrokerSeen]] = {}
+        self._cluster: _Inquiry[_ClusterMetadata] = _Inquiry()
+        self._brokers: dict[int, _Inquiry[BrokerSeen]] = {}
 
     async def take(self) -> Frame:
         await self._ask_cluster()
@@ -103,15 +103,15 @@ class Look:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _asked(self) -> dict[int, _Asked[Any]]:
+    def _asked(self) -> dict[int, _Inquiry[Any]]:
         return {CLUSTER: self._cluster, **self._brokers}
 
     async def _ask_cluster(self) -> None:
-        async def ask() -> tuple[_Known, None]:
+        async def ask() -> tuple[_ClusterMetadata, None]:
             cluster = await self._admin.describe_cluster()
             topics = await self._admin.list_topics(internal=True)
             adding = await self._adding()
-            return _Known(cluster.id, cluster.controller, cluster.nodes, tuple(topics), adding), None
+            return _ClusterMetadata(cluster.id, cluster.controller, cluster.nodes, tuple(topics), adding), None
 
         self._begin(self._cluster, ask)
         await self._wait([self._cluster])
@@ -134,16 +134,16 @@ class Look:
 
     async def _ask_brokers(self) -> None:
         for node in self._known.nodes:
-            inquiry = self._brokers.setdefault(node, _Asked())
+            inquiry = self._brokers.setdefault(node, _Inquiry())
             self._begin(inquiry, partial(self._broker, node, inquiry))
         await self._wait(list(self._brokers.values()))
 
     @property
-    def _known(self) -> _Known:
-        return self._cluster.seen or _Known()
+    def _known(self) -> _ClusterMetadata:
+        return self._cluster.seen or _ClusterMetadata()
 
     def _begin(
-        self, inquiry: _Asked[T], ask: Callable[[], Coroutine[Any, Any, tuple[T, str | None]]]
+        self, inquiry: _Inquiry[T], ask: Callable[[], Coroutine[Any, Any, tuple[T, str | None]]]
     ) -> None:
         """Asks, unless an answer is still to come."""
         self._harvest(inquiry)
@@ -151,14 +151,14 @@ class Look:
             inquiry.since_ms = self._clock.monotonic_ms()
             inquiry.task = asyncio.get_running_loop().create_task(ask(), name="top")
 
-    async def _wait(self, inquiries: Sequence[_Asked[Any]]) -> None:
+    async def _wait(self, inquiries: Sequence[_Inquiry[Any]]) -> None:
         tasks = [inquiry.task for inquiry in inquiries if inquiry.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=self._patience_s)
         for inquiry in inquiries:
             self._harvest(inquiry)
 
-    def _harvest(self, inquiry: _Asked[T]) -> None:
+    def _harvest(self, inquiry: _Inquiry[T]) -> None:
         """Takes an answer that has come."""
         if inquiry.task is None or not inquiry.task.done():
             return
@@ -171,7 +171,7 @@ class Look:
         except (TidelogError, ExceptionGroup) as problem:
             inquiry.problem = _words(problem)
 
-    async def _broker(self, node: int, inquiry: _Asked[BrokerSeen]) -> tuple[BrokerSeen, str | None]:
+    async def _broker(self, node: int, inquiry: _Inquiry[BrokerSeen]) -> tuple[BrokerSeen, str | None]:
         before, refused = inquiry.seen or BrokerSeen(0), []
 
         async def part(work: Coroutine[Any, Any, T], otherwise: T) -> T:

@@ -20,7 +20,7 @@ TYPES: dict[str, int] = {"accept": 1, "release": 2, "reject": 3, "renew": 4}
 RENEW = TYPES["renew"]
 
 
-class AcknowledgedRange(NamedTuple):
+class AcknowledgedOffsets(NamedTuple):
     """Offsets from `first` to `last`, acknowledged in the same way."""
 
     first: int
@@ -28,7 +28,7 @@ class AcknowledgedRange(NamedTuple):
     kind: int
 
 
-class AcquiredRange(NamedTuple):
+class AcquiredOffsets(NamedTuple):
     first: int
     last: int
     delivery_count: int
@@ -40,7 +40,7 @@ class Acknowledgements:
         self._unsent: dict[TopicPartition, dict[int, int]] = {}
 
     def deliver(
-        self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[AcquiredRange]
+        self, partition: TopicPartition, records: Iterable[Record], acquired: Iterable[AcquiredOffsets]
     ) -> list[Record]:
         """The acquired ones of a fetch's records, with their delivery counts."""
         by_offset = {record.offset: record for record in records}
@@ -95,10 +95,10 @@ class Acknowledgements:
 
     def take(
         self, partitions: Collection[TopicPartition], renewals: bool
-    ) -> dict[TopicPartition, list[AcknowledgedRange]]:
+    ) -> dict[TopicPartition, list[AcknowledgedOffsets]]:
         """The acknowledgements of these partitions, to be sent now: either renewals, which keep the record in hand,
         or all others."""
-        out: dict[TopicPartition, list[AcknowledgedRange]] = {}
+        out: dict[TopicPartition, list[AcknowledgedOffsets]] = {}
         for partition in partitions:
             pending = self._unsent.get(partition, {})
             chosen = {offset: kind for offset, kind in pending.items() if (kind == RENEW) == renewals}
@@ -114,12 +114,12 @@ class Acknowledgements:
             self._unsent.pop(partition, None)
 
 
-def ranges_of(pending: dict[int, int]) -> list[AcknowledgedRange]:
-    out: list[AcknowledgedRange] = []
+def ranges_of(pending: dict[int, int]) -> list[AcknowledgedOffsets]:
+    out: list[AcknowledgedOffsets] = []
     for offset in sorted(pending):
         kind = pending[offset]
         if out and out[-1].last == offset - 1 and out[-1].kind == kind:
-            out[-1] = AcknowledgedRange(out[-1].first, offset, kind)
+            out[-1] = AcknowledgedOffsets(out[-1].first, offset, kind)
         else:
-            out.append(AcknowledgedRange(offset, offset, kind))
+            out.append(AcknowledgedOffsets(offset, offset, kind))
     return out

@@ -17,7 +17,7 @@ from tidelog.client.cluster.response_errors import problem_of, raise_all
 from tidelog.client.cluster.topology import NO_ID
 from tidelog.client.consumer.fetch.completed_fetch import CompletedFetch
 from tidelog.client.consumer.options import ConsumerOptions
-from tidelog.client.share.acknowledgements import AcknowledgedRange, Acknowledgements, AcquiredRange
+from tidelog.client.share.acknowledgements import AcknowledgedOffsets, Acknowledgements, AcquiredOffsets
 from tidelog.client.share.session import (
     LAST_EPOCH,
     SharePartitionKey,
@@ -157,7 +157,7 @@ class ShareFetcher:
 
     def _taken(
         self, state: _Node, partitions: Collection[TopicPartition], renewals: bool
-    ) -> dict[SharePartitionKey, list[AcknowledgedRange]]:
+    ) -> dict[SharePartitionKey, list[AcknowledgedOffsets]]:
         if state.session.epoch == 0:
             self._acks.drop(partitions)
             return {}
@@ -220,7 +220,7 @@ class ShareFetcher:
             while chunk := fetched.next(0, ALL_OFFSETS):
                 records += chunk
             spans = [
-                AcquiredRange(acquired.first_offset, acquired.last_offset, acquired.delivery_count)
+                AcquiredOffsets(acquired.first_offset, acquired.last_offset, acquired.delivery_count)
                 for acquired in part.acquired_records
             ]
             self._records += self._acks.deliver(where, records, spans)
@@ -276,7 +276,7 @@ class ShareFetcher:
         self,
         node: int,
         epoch: int,
-        acks: Mapping[SharePartitionKey, list[AcknowledgedRange]],
+        acks: Mapping[SharePartitionKey, list[AcknowledgedOffsets]],
         renewals: bool = False,
     ) -> ShareAcknowledgeResponse:
         connection = await self._channel.get(self._cluster.address(node))

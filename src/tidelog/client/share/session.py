@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.client.share.acknowledgements import AcknowledgedRange
+from tidelog.client.share.acknowledgements import AcknowledgedOffsets
 from tidelog.wire.messages import share_acknowledge, share_fetch
 from tidelog.wire.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic
 from tidelog.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic
@@ -31,7 +31,7 @@ class ShareSessionHandler:
         self._known: set[SharePartitionKey] = set()
 
     def fetch_topics(
-        self, wanted: Sequence[SharePartitionKey], acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]
+        self, wanted: Sequence[SharePartitionKey], acks: Mapping[SharePartitionKey, list[AcknowledgedOffsets]]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """For the next fetch: partitions that are new or have acknowledgements, and partitions that are not wanted
         any more."""
@@ -60,7 +60,7 @@ class ShareSessionHandler:
         self._known = set()
 
 
-def acknowledge_topics(acks: Mapping[SharePartitionKey, list[AcknowledgedRange]]) -> list[AcknowledgeTopic]:
+def acknowledge_topics(acks: Mapping[SharePartitionKey, list[AcknowledgedOffsets]]) -> list[AcknowledgeTopic]:
     topics: dict[uuid.UUID, list[AcknowledgePartition]] = {}
     for place, listed in acks.items():
         batches = [share_acknowledge.AcknowledgementBatch(run.first, run.last, [run.kind]) for run in listed]

@@ -35,10 +35,10 @@ from tidelog.gateways.console.pages import (
     transactions,
 )
 from tidelog.gateways.console.parts.layout import error_page
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 
 
-def routes(around: Surroundings) -> list[BaseRoute]:
+def routes(around: GatewayServices) -> list[BaseRoute]:
     console = Console(around)
     return [
         console.page("/", overview.overview),

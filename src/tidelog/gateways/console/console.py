@@ -22,7 +22,7 @@ from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
     from tidelog.client.admin.admin import Admin
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
 
 MISSING = (errors.UnknownTopicOrPartition, errors.GroupIdNotFound, errors.TransactionalIdNotFound)
 FORBIDDEN = (
@@ -36,7 +36,7 @@ PageHandler = Callable[["Console", Request], Awaitable[Response]]
 
 
 class Console:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self.around = around
         self.poller = ClusterPoller(around)
         self.registry = RegistryClient(around)

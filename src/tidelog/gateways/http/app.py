@@ -18,17 +18,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidelog.errors import TidelogError
 from tidelog.gateways.http.guard import Guard
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.http.table import GATEWAYS, Gateway
 
 
-def application(around: Surroundings, crowded: Callable[[], bool] = lambda: False) -> ASGIApp:
+def application(around: GatewayServices, crowded: Callable[[], bool] = lambda: False) -> ASGIApp:
     """`crowded`: more are connected than there are places."""
     return Guard(Dispatcher(around), around, crowded)
 
 
 class Dispatcher:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._routes: dict[Gateway, list[BaseRoute]] = {}
         self._apps: dict[tuple[Gateway, ...], ASGIApp] = {}

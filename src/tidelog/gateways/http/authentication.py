@@ -22,7 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from tidelog import errors
-from tidelog.broker.bounds.fair_threads import Crowded
+from tidelog.broker.bounds.fair_threads import ThreadsCrowded
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.scrape_tokens import METRICS, SCRAPER, ScrapeTokens
 from tidelog.net.on_behalf import Behalf
@@ -174,7 +174,7 @@ class Authentication:
                     await exchange.respond(f"\0{user}\0{proof}".encode())
             else:
                 await exchange.respond(f"n,,\x01auth=Bearer {proof}\x01\x01".encode())
-        except Crowded:
+        except ThreadsCrowded:
             raise _crowded() from None
         finally:
             self._waiting[mechanism] -= 1

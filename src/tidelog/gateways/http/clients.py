@@ -54,7 +54,7 @@ class _UserClients:
                 await client.close()
 
 
-class Clients:
+class GatewayClients:
     def __init__(self, bootstrap: str, loopback: Loopback | None = None) -> None:
         """`loopback`: None where HTTP requests need no login."""
         self.bootstrap = bootstrap

@@ -21,17 +21,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidelog.config import BrokerConfig
 from tidelog.gateways.http.json_text import written
-from tidelog.gateways.http.places import HttpPlaces
+from tidelog.gateways.http.places import HttpConnectionLimits
 from tidelog.logs import SparingLog
 
 HEAD_S_MAX = 10.0
 sparing = SparingLog(logging.getLogger("tidelog.http"))
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """Made by `connections`."""
 
-    places: HttpPlaces[Connection]
+    places: HttpConnectionLimits[HttpConnection]
     rate: Callable[[str], int]
     """For how many milliseconds a new connection of an address is kept waiting before it is closed; 0: it may stay."""
     established: Callable[[Any], None]
@@ -117,11 +117,11 @@ def connections(
     config: Callable[[], BrokerConfig],
     rate: Callable[[str], int] = lambda host: 0,
     established: Callable[[Any], None] = lambda address: None,
-) -> type[Connection]:
+) -> type[HttpConnection]:
     """For one server."""
     shared: dict[str, Any] = {
-        "places": HttpPlaces(config),
+        "places": HttpConnectionLimits(config),
         "rate": staticmethod(rate),
         "established": staticmethod(established),
     }
-    return type("Connection", (Connection,), shared)
+    return type("HttpConnection", (HttpConnection,), shared)

@@ -27,7 +27,7 @@ from tidelog.gateways.http import identity
 from tidelog.gateways.http.authentication import Authentication
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import is_open
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.logs import request_id
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def refuse(scope: Scope, message: str) -> Problem:
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, around: Surroundings, crowded: Callable[[], bool]) -> None:
+    def __init__(self, app: ASGIApp, around: GatewayServices, crowded: Callable[[], bool]) -> None:
         self._app = app
         self._around = around
         self._crowded = crowded

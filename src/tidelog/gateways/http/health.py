@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 
 
-def routes(around: Surroundings) -> list[BaseRoute]:
+def routes(around: GatewayServices) -> list[BaseRoute]:
     async def live(_: Request) -> JSONResponse:
         return JSONResponse({"status": "live"})
 

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from tidelog.config import BrokerConfig
 
 
-class Place(Protocol):
+class ConnectionSlot(Protocol):
     @property
     def has_asked(self) -> bool: ...
     @property
@@ -20,10 +20,10 @@ class Place(Protocol):
         """A request is under way."""
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=ConnectionSlot)
 
 
-class HttpPlaces(Generic[P]):
+class HttpConnectionLimits(Generic[P]):
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config
         self._by_host: dict[str, dict[P, None]] = {}  # the oldest first

@@ -16,7 +16,7 @@ from tidelog.gateways.http.scrape_tokens import METRICS, SCRAPER
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
 
 FORBIDDEN = 40301
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -219,7 +219,7 @@ def is_open(path: str) -> bool:
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
 
 
-def check(around: Surroundings, request: Request, path: str) -> None:
+def check(around: GatewayServices, request: Request, path: str) -> None:
     """Raises `Problem` unless the user may have what the route `path` answers."""
     if not around.config.authorizes:
         return
@@ -235,7 +235,7 @@ def check(around: Surroundings, request: Request, path: str) -> None:
         raise Problem(403, "nobody has logged in for this request", FORBIDDEN)
 
 
-def require(around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+def require(around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """Raises `Problem`, with the same words whether or not the resource exists."""
     if not allowed(around, operation, kind, name):
         kind_name = kind.name.lower().replace("_", " ")
@@ -246,7 +246,7 @@ def require(around: Surroundings, operation: AclOperation, kind: AclResourceType
         )
 
 
-def allowed(around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+def allowed(around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
     if not around.config.authorizes:
         return True
     session = identity.session()
@@ -255,9 +255,9 @@ def allowed(around: Surroundings, operation: AclOperation, kind: AclResourceType
     return around.services.gate.allows(session, operation, kind, name)
 
 
-def visible(around: Surroundings, kind: AclResourceType, name: str) -> bool:
+def visible(around: GatewayServices, kind: AclResourceType, name: str) -> bool:
     return allowed(around, DESCRIBE, kind, name)
 
 
-def sees_cluster(around: Surroundings) -> bool:
+def sees_cluster(around: GatewayServices) -> bool:
     return visible(around, CLUSTER, CLUSTER_NAME)

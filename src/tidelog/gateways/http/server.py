@@ -15,7 +15,7 @@ from tidelog.gateways.http.handshakes import HandshakeListener
 from tidelog.net.network import listen
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
 
 log = logging.getLogger("tidelog.http")
 
@@ -26,7 +26,7 @@ class HttpServer:
     """`bind` early, so that a port that is taken stops the start; `start` when requests can be answered."""
 
     def __init__(self) -> None:
-        self._around: Surroundings | None = None
+        self._around: GatewayServices | None = None
         self._tls: ssl.SSLContext | None = None
         self._listening: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -39,7 +39,7 @@ class HttpServer:
         self._listening = listening if tls is None else HandshakeListener.of(listening)
         return int(self._listening.getsockname()[1])
 
-    def start(self, around: Surroundings) -> None:
+    def start(self, around: GatewayServices) -> None:
         assert self._listening is not None
         self._around = around
         asyncio.get_running_loop().add_reader(self._listening.fileno(), self._first_connection)
@@ -51,7 +51,7 @@ class HttpServer:
         assert self._around is not None
         self._serving = loop.create_task(self._serve(self._listening, self._around))
 
-    async def _serve(self, listening: socket.socket, around: Surroundings) -> None:
+    async def _serve(self, listening: socket.socket, around: GatewayServices) -> None:
         try:
             # The import takes a tenth of a second: not on the loop that answers producers.
             uvicorn, application, connections = await asyncio.to_thread(_load)

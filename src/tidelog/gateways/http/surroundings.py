@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidelog.gateways.http.clients import Clients
+from tidelog.gateways.http.clients import GatewayClients
 
 if TYPE_CHECKING:
-    from tidelog.broker.figures import Figures
+    from tidelog.broker.figures import MetricSources
     from tidelog.broker.services import Services
     from tidelog.clock import Clock
     from tidelog.config import BrokerConfig
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class GatewayServices:
     services: Services
     """All that the handlers of Kafka's requests have: groups, transactions, log directories, the controller."""
     unready: Callable[[], str | None]
     """Why the broker should get no traffic now, or None."""
     bootstrap: str
     """host:port of this broker's own Kafka listener."""
-    figures: Figures
-    """What the broker counts, besides what `services.tallies` has."""
-    clients: Clients
+    figures: MetricSources
+    """What the broker counts, besides what `services.counters` has."""
+    clients: GatewayClients
     """`tidelog.aio` clients of this broker, opened at first use and shared by all gateways."""
     names: frozenset[str]
     """Host names of this broker, in small letters, besides those in `tidelog.http.hosts`."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator
 
 from tidelog import errors
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.types import NodeId, TopicPartition
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,8 +25,8 @@ ASKED_AT_ONCE = 1000
 SLICE = 200
 
 
-class Ends:
-    def __init__(self, around: Surroundings) -> None:
+class PartitionEnds:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._elsewhere: dict[TopicPartition, int] = {}
         self._starts_elsewhere: dict[TopicPartition, int] = {}

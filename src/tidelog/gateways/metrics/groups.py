@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidelog.gateways.http.surroundings import Surroundings
-from tidelog.gateways.metrics.ends import Ends
+from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.metrics.ends import PartitionEnds
 from tidelog.gateways.metrics.page import Page
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.group import Group
@@ -17,7 +17,7 @@ SLICE = 50
 SETTLED = frozenset({"Stable", "Empty", "Dead"})
 
 
-def groups(around: Surroundings, page: Page) -> Iterator[None]:
+def groups(around: GatewayServices, page: Page) -> Iterator[None]:
     by_state: Counter[tuple[str, str]] = Counter()
     number = 0
     for shard in around.services.groups.coordinator.shards():
@@ -38,7 +38,7 @@ def _turns(group: Group) -> int:
     return group.generation if isinstance(group, ClassicGroup) else getattr(group, "epoch", 0)
 
 
-def lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
+def lag(around: GatewayServices, page: Page, ends: PartitionEnds) -> Iterator[None]:
     number = 0
     for shard in around.services.groups.coordinator.shards():
         offsets = shard.machine.offsets
@@ -53,7 +53,7 @@ def lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
                     yield
 
 
-def share_lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
+def share_lag(around: GatewayServices, page: Page, ends: PartitionEnds) -> Iterator[None]:
     """Reported by the broker that stores the group's state for the partition."""
     number, names = 0, around.image.names
     for shard in around.services.share_shards.coordinator.shards():
@@ -69,7 +69,7 @@ def share_lag(around: Surroundings, page: Page, ends: Ends) -> Iterator[None]:
                 yield
 
 
-def transactions(around: Surroundings, page: Page) -> Iterator[None]:
+def transactions(around: GatewayServices, page: Page) -> Iterator[None]:
     coordinated = around.services.transactions
     states: Counter[str] = Counter()
     now_ms, oldest_ms, number = around.clock.now_ms(), 0, 0

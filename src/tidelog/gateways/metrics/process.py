@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.metrics.page import Page
 
 _VERSION = version("tidelog")
@@ -21,8 +21,8 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def process(around: Surroundings, page: Page, files: int) -> Iterator[None]:
-    delay = around.figures.pulse.delay_ms
+def process(around: GatewayServices, page: Page, files: int) -> Iterator[None]:
+    delay = around.figures.load_meter.delay_ms
     page.put_histogram("mq_event_loop_delay_ms", delay.bounds, delay.read(), delay.sum)
     page.put("mq_build_info", 1, _VERSION, around.node_id, around.cluster_id)
     for status, count in sorted(around.statuses.items()):

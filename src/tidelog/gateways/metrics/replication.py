@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidelog.client.cluster.topology import under_replicated
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.metrics.page import Page, labels_of
 from tidelog.metadata.elections import awaited, choose_leader
 from tidelog.metadata.image import PartitionImage
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.types import NodeId
 
 SLICE = 50
@@ -50,7 +50,7 @@ class _Census:
             self.needing_recovery += not nodes
 
 
-def metadata(around: Surroundings, page: Page) -> Iterator[None]:
+def metadata(around: GatewayServices, page: Page) -> Iterator[None]:
     node, image = around.node_id, around.image
     census = _Census(node, frozenset(broker.node_id for broker in image.live_brokers))
     number = 0
@@ -85,7 +85,7 @@ def metadata(around: Surroundings, page: Page) -> Iterator[None]:
     page.put("mq_unclean_leader_elections_total", shifts.unclean_elections)
 
 
-def partitions(around: Surroundings, page: Page) -> Iterator[None]:
+def partitions(around: GatewayServices, page: Page) -> Iterator[None]:
     """Metrics of the partitions used since the start: the others are not open."""
     topics: dict[str, list[int]] = {}
     producers = lag_ms_max = 0
@@ -122,7 +122,7 @@ def partitions(around: Surroundings, page: Page) -> Iterator[None]:
             yield
 
 
-def _followers(around: Surroundings, page: Page, partition: Partition, now_ms: int) -> int:
+def _followers(around: GatewayServices, page: Page, partition: HostedPartition, now_ms: int) -> int:
     """How long the slowest follower has been behind."""
     described = around.image.partition(*partition.name)
     longest = 0

@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tidelog.gateways.http import rights
-from tidelog.gateways.http.surroundings import Surroundings
-from tidelog.gateways.metrics.ends import Ends
+from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.metrics.ends import PartitionEnds
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
 from tidelog.gateways.metrics.process import open_files, process
@@ -26,10 +26,10 @@ TURN_S = 0.0005
 
 
 class Collector:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._disks = DiskProbe(around)
-        self._ends = Ends(around)
+        self._ends = PartitionEnds(around)
         self._one_at_a_time = asyncio.Lock()
 
     async def page(self) -> Page:
@@ -76,7 +76,7 @@ async def _told(page: Page) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def routes(around: Surroundings) -> list[BaseRoute]:
+def routes(around: GatewayServices) -> list[BaseRoute]:
     collector = Collector(around)
 
     async def metrics(request: Request) -> Response:

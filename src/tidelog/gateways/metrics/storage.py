@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.metrics.page import Page
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.types import TopicPartition
 
 MEASURED_AT_ONCE = 500
@@ -25,7 +25,7 @@ class DiskProbe:
     """Asks the disks on a thread for free space and for the sizes of logs that are not open, which do not change until they
     are opened."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._sizes: dict[TopicPartition, int] = {}
         self.space: dict[str, DiskSpace] = {}
@@ -40,7 +40,7 @@ class DiskProbe:
                 except (OSError, TimeoutError, errors.TidelogError):
                     continue  # a disk that does not answer has no figures
 
-    async def _look_at(self, where: LogDir) -> None:
+    async def _look_at(self, where: LogDirectory) -> None:
         disk = where.volume.disk
         self.space[where.path] = DiskSpace(*await disk.run(lambda: disk.free_bytes(where.path)))
         resting = []
@@ -54,7 +54,7 @@ class DiskProbe:
             sizes = await disk.run(lambda names=names: [where.size_of(name) for name in names])  # type: ignore[misc]
             self._sizes.update(zip(names, sizes, strict=True))
 
-    def resting_sizes(self, where: LogDir) -> Iterator[tuple[TopicPartition, int]]:
+    def resting_sizes(self, where: LogDirectory) -> Iterator[tuple[TopicPartition, int]]:
         for name in list(where.names):
             if name in where.logs:
                 self._sizes.pop(name, None)
@@ -62,7 +62,7 @@ class DiskProbe:
                 yield name, self._sizes[name]
 
 
-def directories(around: Surroundings, page: Page, disks: DiskProbe) -> Iterator[None]:
+def directories(around: GatewayServices, page: Page, disks: DiskProbe) -> Iterator[None]:
     held = around.partitions.held
     for where in around.services.log_dirs.dirs:
         path = where.path
@@ -94,7 +94,7 @@ def directories(around: Surroundings, page: Page, disks: DiskProbe) -> Iterator[
         yield
 
 
-def compaction(around: Surroundings, page: Page) -> Iterator[None]:
+def compaction(around: GatewayServices, page: Page) -> Iterator[None]:
     for cleaner in around.figures.cleaners:
         path, counters = cleaner.path, cleaner.counters
         page.put("mq_compaction_rounds_total", counters.rounds, path)
@@ -107,7 +107,7 @@ def compaction(around: Surroundings, page: Page) -> Iterator[None]:
     yield
 
 
-def damage(around: Surroundings, page: Page) -> Iterator[None]:
+def damage(around: GatewayServices, page: Page) -> Iterator[None]:
     for where in around.services.log_dirs.dirs:
         damaged = list(where.volume.damaged.values())
         page.put("mq_damaged_partitions", len(damaged), where.path)

@@ -9,14 +9,14 @@ from tidelog import errors
 from tidelog._speed.log.request_metrics import TIME_BOUNDS_MS
 from tidelog.broker.routes import PRODUCE, ROUTES
 from tidelog.broker.tallies import Traffic
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.metrics.page import Page
 
 SLICE = 100
 
 
-def rates(around: Surroundings, page: Page) -> Iterator[None]:
-    now = around.figures.pulse.rates()
+def rates(around: GatewayServices, page: Page) -> Iterator[None]:
+    now = around.figures.load_meter.rates()
     page.put("mq_messages_in_per_sec", now.messages_in)
     page.put("mq_messages_out_per_sec", now.messages_out)
     page.put("mq_bytes_in_per_sec", now.bytes_in)
@@ -28,13 +28,13 @@ def rates(around: Surroundings, page: Page) -> Iterator[None]:
     page.put("mq_bytes_in_total", counts.bytes_in)
     page.put("mq_bytes_out_total", counts.bytes_out)
     page.put("mq_replication_bytes_in_total", counts.replicated_in)
-    page.put("mq_replication_bytes_out_total", around.services.tallies.replicated_out)
-    page.put("mq_throttled_fetches_total", around.services.tallies.put_off)
+    page.put("mq_replication_bytes_out_total", around.services.counters.replicated_out)
+    page.put("mq_throttled_fetches_total", around.services.counters.put_off)
     yield
 
 
-def requests(around: Surroundings, page: Page) -> Iterator[None]:
-    tally = around.services.tallies.requests
+def requests(around: GatewayServices, page: Page) -> Iterator[None]:
+    tally = around.services.counters.requests
     produced = [0] * (len(TIME_BOUNDS_MS) + 1), 0.0
     for key, count, bytes_in, bytes_out, queue_ms, handler_ms, total_ms, times in tally.read():
         api = ROUTES[key].name if key in ROUTES else f"api-{key}"
@@ -62,8 +62,8 @@ def requests(around: Surroundings, page: Page) -> Iterator[None]:
     page.put("mq_fetch_sessions_evicted_total", sessions.evicted)
 
 
-def connections(around: Surroundings, page: Page) -> Iterator[None]:
-    server, clients = around.figures.server, around.services.tallies.clients
+def connections(around: GatewayServices, page: Page) -> Iterator[None]:
+    server, clients = around.figures.server, around.services.counters.clients
     by_listener: Counter[str] = Counter({listener.name: 0 for listener in around.config.listeners})
     by_client = clients.snapshot()
     in_flight = 0

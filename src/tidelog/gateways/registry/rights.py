@@ -27,7 +27,7 @@ from tidelog.registry.subjects import Subject
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
     from tidelog.gateways.registry.call import Call
 
 SIDES = ("-value", "-key")
@@ -98,13 +98,13 @@ def topic_of(subject: str) -> str:
     return name
 
 
-def sees_subject(around: Surroundings, subject: str) -> bool:
+def sees_subject(around: GatewayServices, subject: str) -> bool:
     topic = topic_of(subject)
     return visible(around, TOPIC, topic) if topic else visible(around, CLUSTER, CLUSTER_NAME)
 
 
 async def answered(
-    around: Surroundings,
+    around: GatewayServices,
     call: Call,
     endpoint: tuple[str, str],
     handler: Callable[[Call], Awaitable[Any]],
@@ -126,7 +126,7 @@ async def answered(
     ]
 
 
-def check(around: Surroundings, rule: SubjectRule, call: Call) -> None:
+def check(around: GatewayServices, rule: SubjectRule, call: Call) -> None:
     topic = topic_of(call.subject) if rule.subject is not None and call.names else ""
     if topic:
         assert rule.subject is not None
@@ -148,7 +148,7 @@ def _named_in_body(call: Call) -> list[str]:
     return [name for name in named if isinstance(name, str) and name]
 
 
-async def _check_schema(around: Surroundings, call: Call, endpoint: tuple[str, str]) -> None:
+async def _check_schema(around: GatewayServices, call: Call, endpoint: tuple[str, str]) -> None:
     wanted = call.names[0]
     by_guid = endpoint[1].startswith("schemas/guids/")
 

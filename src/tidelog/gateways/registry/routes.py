@@ -22,7 +22,7 @@ from tidelog.gateways.http.authentication import signed_headers
 from tidelog.gateways.http.guard import at_most
 from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.registry import schemas, subjects
 from tidelog.gateways.registry.call import Call, Plain
 from tidelog.gateways.registry.rights import answered
@@ -90,7 +90,7 @@ _PATTERNS = [(pattern.split("/"), pattern) for _, pattern in ENDPOINTS] + [
 ]
 
 
-def routes(around: Surroundings) -> list[BaseRoute]:
+def routes(around: GatewayServices) -> list[BaseRoute]:
     gateway = _Gateway(around)
     registry_routes: list[BaseRoute] = []
     for prefix in PREFIXES:
@@ -100,7 +100,7 @@ def routes(around: Surroundings) -> list[BaseRoute]:
 
 
 class _Gateway:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._registry: SchemaRegistry = around.services.registry
 

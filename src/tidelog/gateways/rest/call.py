@@ -17,7 +17,7 @@ from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.json_text import parse_request
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import TOPIC, visible
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.rest.instances import Instances
 from tidelog.gateways.rest.schemas import Schemas
 from tidelog.metadata.image import Image
@@ -29,7 +29,7 @@ BYTES_MAX = 1 << 20  # of a body without records
 class Rest:
     """What all requests of a broker share."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self.around = around
         self.schemas = Schemas(around)
         self.instances = Instances(around)

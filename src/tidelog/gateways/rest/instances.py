@@ -15,7 +15,7 @@ from tidelog.errors import TidelogError
 from tidelog.gateways.http import identity
 from tidelog.gateways.http.identity import as_broker
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.rest.instance import GONE, ConsumerInstance, Options
 from tidelog.net.on_behalf import BROKER
 
@@ -27,7 +27,7 @@ EXISTS, NOT_A_SETTING = 40902, 42204
 
 
 class Instances:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._all: dict[tuple[str, str], ConsumerInstance | None] = {}
         self._owners: WeakKeyDictionary[ConsumerInstance, str | None] = WeakKeyDictionary()

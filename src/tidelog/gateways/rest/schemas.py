@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidelog.gateways.console.records.registry_client import RegistryClient
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 from tidelog.gateways.rest.codec import ValueCodec, codec_of
 from tidelog.registry.formats import Formats
 from tidelog.registry.refusal import Refusal
@@ -73,7 +73,7 @@ class RecentlyUsed(Generic[K, V]):
 
 
 class Schemas:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._registry = RegistryClient(around)
         self._codecs: RecentlyUsed[tuple[str, int], ValueCodec] = RecentlyUsed()
         self._given: RecentlyUsed[tuple[str, str, str], tuple[ChosenSchema, float]] = RecentlyUsed()

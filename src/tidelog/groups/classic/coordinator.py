@@ -42,7 +42,7 @@ from tidelog.groups.classic.sync import (
 )
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
-from tidelog.groups.held import Held, HeldAnswer, Hold
+from tidelog.groups.held import HeldHeartbeats, HeldAnswer, Hold
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.replication.commit_status import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
@@ -74,7 +74,7 @@ class ClassicGroups:
     def __init__(self, groups: Groups, random: Random) -> None:
         self._groups = groups
         self._random = random
-        self._held = Held("classic", groups.timers)
+        self._held = HeldHeartbeats("classic", groups.timers)
         self._draining = False
         groups.coordinator.opened.append(self._opened)
         groups.coordinator.closed.append(self._closed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.groups.cadence import Cadence
+from tidelog.groups.cadence import HeartbeatCadence
 from tidelog.wire.messages.group_metadata_record import MemberMetadata
 
 Protocols = Sequence[tuple[str, bytes]]
@@ -31,7 +31,7 @@ class ClassicMember:
     waited: bool = field(
         default=False, compare=False
     )  # its JoinGroup answer was withheld for a generation, which happens only once
-    cadence: Cadence = field(default_factory=Cadence, compare=False)
+    cadence: HeartbeatCadence = field(default_factory=HeartbeatCadence, compare=False)
 
     @property
     def is_static(self) -> bool:

@@ -37,7 +37,7 @@ from tidelog.groups.consumer.target_assignment import (
 )
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
-from tidelog.groups.held import Held
+from tidelog.groups.held import HeldHeartbeats
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.metadata.changes import Update
 from tidelog.replication.commit_status import Appended
@@ -59,7 +59,7 @@ class ConsumerDriver:
         self._plain = (groups.config, GroupConfig.of({}, groups.config))
         self.told: dict[str, dict[str, int]] = {}
         """The last heartbeat interval that each member was told, by group and member."""
-        self.held = Held(CONSUMER, groups.timers)
+        self.held = HeldHeartbeats(CONSUMER, groups.timers)
         groups.coordinator.opened.append(self._opened)
         groups.coordinator.closed.append(self._closed)
         groups.updated.append(self._updated)

@@ -28,7 +28,7 @@ class OffsetCommit(NamedTuple):
     metadata: str | None
 
 
-class OffsetCommitter(NamedTuple):
+class CommittingMember(NamedTuple):
     """The member that commits; `epoch` is the generation of a classic member, or the epoch of a consumer group's."""
 
     group_id: str
@@ -46,7 +46,7 @@ class CommitLimits(NamedTuple):
 
 def commit(
     machine: GroupStateMachine,
-    committer: OffsetCommitter,
+    committer: CommittingMember,
     commits: Sequence[OffsetCommit],
     limits: CommitLimits,
 ) -> tuple[list[CoordinatorRecord], list[int]]:
@@ -77,7 +77,7 @@ def commit(
 
 def commit_transactional(
     machine: GroupStateMachine,
-    committer: OffsetCommitter,
+    committer: CommittingMember,
     commits: Sequence[OffsetCommit],
     limits: CommitLimits,
 ) -> tuple[list[CoordinatorRecord], list[int]]:

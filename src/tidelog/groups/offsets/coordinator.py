@@ -15,7 +15,7 @@ from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.offsets import commits
-from tidelog.groups.offsets.commits import CommitLimits, FetchedOffset, OffsetCommit, OffsetCommitter
+from tidelog.groups.offsets.commits import CommitLimits, FetchedOffset, OffsetCommit, CommittingMember
 from tidelog.groups.offsets.committed import CommittedOffset, Partition, Place
 from tidelog.groups.offsets.records import tombstone
 from tidelog.groups.state_machine import GroupStateMachine
@@ -57,7 +57,7 @@ class OffsetCoordinator:
     # Requests
 
     def commit(
-        self, committer: OffsetCommitter, to_commit: Sequence[OffsetCommit], retention_ms: int
+        self, committer: CommittingMember, to_commit: Sequence[OffsetCommit], retention_ms: int
     ) -> PendingCommit:
         """OffsetCommit; raises an error that concerns the whole request.  The caller awaits `wait` before it answers."""
         shard = self._groups.shard(committer.group_id)
@@ -72,7 +72,7 @@ class OffsetCoordinator:
             return PendingCommit(codes, None)
         return PendingCommit(codes, shard.committed(appended, config.offsets_commit_timeout_ms))
 
-    def commit_at_once(self, committer: OffsetCommitter, topics: Topics) -> PendingCommit | None:
+    def commit_at_once(self, committer: CommittingMember, topics: Topics) -> PendingCommit | None:
         """As `commit`, for the common case: an existing group, and a member with its current epoch.  None if nothing was
         done, and the caller must use `commit`."""
         groups = self._groups
@@ -97,7 +97,7 @@ class OffsetCoordinator:
         return PendingCommit([], shard.committed(appended, groups.config.offsets_commit_timeout_ms))
 
     async def commit_transactional(
-        self, committer: OffsetCommitter, to_commit: Sequence[OffsetCommit], writer: Writer
+        self, committer: CommittingMember, to_commit: Sequence[OffsetCommit], writer: Writer
     ) -> list[int]:
         """TxnOffsetCommit, after the caller has checked that this group's partition is part of the transaction: the
         offsets take effect when the transaction is committed.  Returns an error code for each; raises an error that

@@ -19,7 +19,7 @@ from tidelog.metadata.topics.names import INTERNAL
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.storage.reading import fetch_bytes
 
 log = logging.getLogger("tidelog.shares")
@@ -117,7 +117,7 @@ class ShareDeadLetters:
         await self._elsewhere.append(topic, index, builder.build(), self._clock.now_ms())
 
 
-async def _records(partition: Partition, first: int, last: int) -> tuple[list[Record], int]:
+async def _records(partition: HostedPartition, first: int, last: int) -> tuple[list[Record], int]:
     """Those from `first` on that make one batch, and up to which offset they reach; what the log does not have any
     more is passed over."""
     records_log = partition.log

@@ -24,7 +24,7 @@ from tidelog.groups.share.partition import (
     ShareTerms,
 )
 from tidelog.groups.share.persister import SharePersister
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.waiters import FetchWait
 
 log = logging.getLogger("tidelog.shares")
@@ -34,7 +34,7 @@ class LedSharePartition:
     def __init__(
         self,
         key: ShareKey,
-        partition: Partition,
+        partition: HostedPartition,
         state: SharePartition,
         state_epoch: int,
         persister: SharePersister,

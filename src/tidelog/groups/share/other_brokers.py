@@ -16,7 +16,7 @@ from tidelog.groups.share.in_flight import StateBatch
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
 from tidelog.replication.commit_status import is_committed, when_committed
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.types import NodeId
@@ -256,7 +256,7 @@ class RemotePartitions:
         return NodeId(leader[0])
 
 
-async def _append_here(partition: Partition, batch: bytes, now_ms: int) -> None:
+async def _append_here(partition: HostedPartition, batch: bytes, now_ms: int) -> None:
     appended = partition.append(memoryview(bytearray(batch)), now_ms, True)
     try:
         async with asyncio.timeout(COMMIT_TIMEOUT_MS / 1000):

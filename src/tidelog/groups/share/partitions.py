@@ -25,7 +25,7 @@ from tidelog.groups.share.persister import SharePersister
 from tidelog.groups.share.sessions import SessionKey, SharePartitionId, ShareSession, ShareSessions
 from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.lookup import look_up
 
@@ -150,7 +150,7 @@ class SharePartitions:
             await self._persister.initialize(key, 0, UNKNOWN_START)
             return await self._persister.read(key, leader_epoch)
 
-    async def _first_offset(self, partition: Partition, config: GroupConfig) -> int:
+    async def _first_offset(self, partition: HostedPartition, config: GroupConfig) -> int:
         reset = config.share_auto_offset_reset
         if reset == "earliest":
             return partition.log.start

@@ -199,7 +199,7 @@ class PipelineRunner:
 def _listener(reported: Callable[[str], None]) -> Any:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Listener(StreamingQueryListener):
+    class ProgressListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
             pass
 
@@ -212,7 +212,7 @@ def _listener(reported: Callable[[str], None]) -> Any:
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             pass
 
-    return Listener()
+    return ProgressListener()
 
 
 class _Stopped(BaseException):

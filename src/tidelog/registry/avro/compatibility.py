@@ -19,11 +19,11 @@ _PROMOTED = {
 
 def differences(reader: AvroType, writer: AvroType) -> list[Difference]:
     """All differences; empty if the reader can read every record."""
-    all_differences = settled(lambda pairs: _Comparison(pairs).compare(reader, writer, "/"))
+    all_differences = settled(lambda pairs: _AvroComparison(pairs).compare(reader, writer, "/"))
     return list(dict.fromkeys(all_differences))
 
 
-class _Comparison:
+class _AvroComparison:
     def __init__(self, pairs: PairComparison) -> None:
         self._pairs = pairs
 

@@ -89,10 +89,10 @@ Names = dict[str, AvroType]
 
 def parse(given: Any, names: Names) -> AvroType:
     """`names` holds the types that the schema may refer to; the types that it defines are added."""
-    return _Parser(names).type(given, "", "", 0)
+    return _AvroParser(names).type(given, "", "", 0)
 
 
-class _Parser:
+class _AvroParser:
     def __init__(self, names: Names) -> None:
         self._names = names
 

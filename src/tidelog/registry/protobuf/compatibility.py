@@ -24,11 +24,11 @@ _KINDS = {
 
 def differences(reader: Any, writer: Any) -> Differences:
     """Both are FileDescriptors."""
-    all_differences = settled(lambda pairs: _Comparison(pairs).files(reader, writer))
+    all_differences = settled(lambda pairs: _ProtobufComparison(pairs).files(reader, writer))
     return list(dict.fromkeys(all_differences))
 
 
-class _Comparison:
+class _ProtobufComparison:
     def __init__(self, pairs: PairComparison) -> None:
         self._pairs = pairs
 

@@ -29,14 +29,14 @@ LABELS: dict[str, Any] = {
 
 
 def parse_proto(text: str, name: str) -> pb.FileDescriptorProto:
-    return _Parser(text).file(name)
+    return _ProtoParser(text).file(name)
 
 
 def camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-class _Parser:
+class _ProtoParser:
     def __init__(self, text: str) -> None:
         self._at = Cursor(text)
         self._proto3 = False

@@ -22,8 +22,8 @@ from tidelog.errors import CorruptMessage, KafkaStorageError
 from tidelog.storage import snapshots
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.compaction.cleaned import cleaned_suffix
-from tidelog.storage.compaction.job import Job, LastRecord, Progress, Rewritten
-from tidelog.storage.compaction.rules import Dirt, SealedSegment, Source, dirt, first_dirty
+from tidelog.storage.compaction.job import CompactionJob, LastRecord, CompactionProgress, Rewritten
+from tidelog.storage.compaction.rules import Dirt, SealedSegment, SegmentToRewrite, dirt, first_dirty
 from tidelog.storage.compaction.runner import CompactionFailed, Runner
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.log import Log
@@ -67,7 +67,7 @@ class Counters:
     overdue_ms_max: int = 0
     """How far `max.compaction.lag.ms` was overrun when it was last looked for."""
 
-    def add(self, progress: Progress, took_ms: int) -> None:
+    def add(self, progress: CompactionProgress, took_ms: int) -> None:
         self.rounds += 1
         self.bytes_read += progress.bytes_read
         self.bytes_written += progress.bytes_written
@@ -223,7 +223,7 @@ class Cleaner:
 
     # A round
 
-    async def _clean_log(self, current: _Round, state: Dirt) -> Progress:
+    async def _clean_log(self, current: _Round, state: Dirt) -> CompactionProgress:
         log, disk = current.log, self._volume.disk
         if log.recovery_point < state.bound:
             await log.flush()
@@ -253,9 +253,9 @@ class Cleaner:
         await disk.run(self._save)
         return progress
 
-    def _job(self, log: Log, state: Dirt, segments: Sequence[Segment]) -> Job:
+    def _job(self, log: Log, state: Dirt, segments: Sequence[Segment]) -> CompactionJob:
         config, volume = log.config, self._volume
-        return Job(
+        return CompactionJob(
             folder=log.folder,
             token=volume.random.randbytes(8).hex(),
             sources=[_source(segment) for segment in segments],
@@ -338,8 +338,8 @@ def _facts(segment: Segment, dirty_from: int, config: TopicConfig) -> SealedSegm
     return SealedSegment(segment.base, segment.size, newest, oldest)
 
 
-def _source(segment: Segment) -> Source:
+def _source(segment: Segment) -> SegmentToRewrite:
     files = segment.files
     # A missing index is built anew when it is needed.
     sizes = [files.size(kind) if files.exists(kind) else 0 for kind in (INDEX, TIME_INDEX)]
-    return Source(segment.base, segment.size, *sizes)
+    return SegmentToRewrite(segment.base, segment.size, *sizes)

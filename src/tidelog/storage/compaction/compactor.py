@@ -1,6 +1,6 @@
 """A round of compaction over one log's sealed segments: reads them, writes `.cleaned` ones, swaps nothing.
 
-It needs a disk and a `Job`, nothing of the broker, so it runs in a worker process as well as inline.  For every key
+It needs a disk and a `CompactionJob`, nothing of the broker, so it runs in a worker process as well as inline.  For every key
 the record with the highest offset stays, at its offset; a tombstone stays until its delete horizon.  What was aborted
 goes, and markers of transactions that have nothing left go when their own horizon has passed.  Memory: the key map, two
 chunks, and one batch decompressed.
@@ -18,8 +18,8 @@ from tidelog.errors import CorruptMessage, InvalidRecord
 from tidelog.record.builder import recompress
 from tidelog.record.codecs import Codec, decompress
 from tidelog.storage.compaction.cleaned import CleanedSegment
-from tidelog.storage.compaction.job import Job, Progress, Rewritten
-from tidelog.storage.compaction.rules import Source, group_sources
+from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, Rewritten
+from tidelog.storage.compaction.rules import SegmentToRewrite, group_sources
 from tidelog.storage.compaction.transactions import DELETE_HORIZON, Transactions, with_delete_horizon
 from tidelog.storage.disk import Disk
 from tidelog.storage.segments.segment_files import SegmentFiles
@@ -30,8 +30,8 @@ _CODEC_BITS = 0x07
 
 
 class Compactor:
-    def __init__(self, disk: Disk, job: Job) -> None:
-        self.progress = Progress()
+    def __init__(self, disk: Disk, job: CompactionJob) -> None:
+        self.progress = CompactionProgress()
         self._disk = disk
         self._job = job
         self._keys = KeyMap(job.memory_bytes, bytes.fromhex(job.seed))
@@ -47,7 +47,7 @@ class Compactor:
         for group in group_sources(sources, job.bound, job.segment_bytes, job.segment_index_bytes):
             yield self._rewrite(group, end)
 
-    def _chunks(self, source: Source) -> Iterator[memoryview]:
+    def _chunks(self, source: SegmentToRewrite) -> Iterator[memoryview]:
         """All of a segment in runs of whole batches."""
         files = SegmentFiles(self._disk, self._job.folder, source.base)
         file = files.open()
@@ -79,7 +79,7 @@ class Compactor:
                     return max(full_at, job.first_dirty)
         return job.bound
 
-    def _note_chunk(self, data: memoryview, source: Source) -> int | None:
+    def _note_chunk(self, data: memoryview, source: SegmentToRewrite) -> int | None:
         start, at = self._job.first_dirty, 0
         while at < len(data):
             done, why, reached = native.note_batches(self._keys, data[at:], start, not self._aborted)
@@ -99,7 +99,7 @@ class Compactor:
 
     # Second pass: everything that is not superseded.
 
-    def _rewrite(self, group: list[Source], end: int) -> Rewritten:
+    def _rewrite(self, group: list[SegmentToRewrite], end: int) -> Rewritten:
         job = self._job
         cleaned = CleanedSegment(
             self._disk,
@@ -126,7 +126,7 @@ class Compactor:
             cleaned.max_timestamp_offset,
         )
 
-    def _sift_chunk(self, data: memoryview, end: int, cleaned: CleanedSegment, source: Source) -> None:
+    def _sift_chunk(self, data: memoryview, end: int, cleaned: CleanedSegment, source: SegmentToRewrite) -> None:
         self.progress.bytes_read += len(data)
         at = 0
         while at < len(data):
@@ -213,7 +213,7 @@ class Compactor:
             return native.empty_batch(batch)
         return b""
 
-    def _damaged(self, source: Source, data: memoryview, at: int) -> CorruptMessage:
+    def _damaged(self, source: SegmentToRewrite, data: memoryview, at: int) -> CorruptMessage:
         header = header_at(data, at)
         where = "its end" if header is None else f"offset {header.base_offset}"
         return CorruptMessage(

@@ -1,4 +1,4 @@
-"""What passes between the broker and whoever compacts a log for it: a `Job` there, `Rewritten` groups back.
+"""What passes between the broker and whoever compacts a log for it: a `CompactionJob` there, `Rewritten` groups back.
 
 All of it is plain data, so that it can cross to a worker process as JSON.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from tidelog.storage.compaction.rules import Source
+from tidelog.storage.compaction.rules import SegmentToRewrite
 from tidelog.storage.segments.txn_index import Aborted
 
 
@@ -21,11 +21,11 @@ class LastRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CompactionJob:
     folder: str
     token: str
     """Part of every file name, so that two rounds never write the same file."""
-    sources: list[Source]
+    sources: list[SegmentToRewrite]
     """All sealed segments from the log's first up to `bound`."""
     first_dirty: int
     bound: int
@@ -47,9 +47,9 @@ class Job:
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Job:
+    def from_plain(cls, plain: dict[str, Any]) -> CompactionJob:
         fields = dict(plain)
-        fields["sources"] = [Source(*source) for source in plain["sources"]]
+        fields["sources"] = [SegmentToRewrite(*source) for source in plain["sources"]]
         fields["producers"] = {int(name): LastRecord(*last) for name, last in plain["producers"].items()}
         fields["aborted"] = [Aborted(*aborted) for aborted in plain["aborted"]]
         return cls(**fields)
@@ -66,7 +66,7 @@ class Rewritten(NamedTuple):
 
 
 @dataclass(slots=True)
-class Progress:
+class CompactionProgress:
     """Of one round, for metrics.  `end` is the first offset that is not clean afterwards."""
 
     end: int = 0
@@ -81,4 +81,4 @@ class Progress:
         return asdict(self)
 
 
-__all__ = ["Aborted", "Job", "LastRecord", "Progress", "Rewritten"]
+__all__ = ["Aborted", "CompactionJob", "LastRecord", "CompactionProgress", "Rewritten"]

@@ -92,7 +92,7 @@ def _with_ends(sealed: Sequence[SealedSegment], active_base: int) -> Iterable[tu
     return zip(sealed, bases[1:], strict=True)
 
 
-class Source(NamedTuple):
+class SegmentToRewrite(NamedTuple):
     """A segment to be rewritten."""
 
     base: int
@@ -102,11 +102,11 @@ class Source(NamedTuple):
 
 
 def group_sources(
-    sources: Sequence[Source], end: int, segment_bytes: int, index_bytes: int
-) -> list[list[Source]]:
+    sources: Sequence[SegmentToRewrite], end: int, segment_bytes: int, index_bytes: int
+) -> list[list[SegmentToRewrite]]:
     """Neighbours that fit into one segment together, so that segments do not shrink for ever; `end` is that of the
     last one.  Sizes before compaction count: what comes out is never larger by much."""
-    groups: list[list[Source]] = []
+    groups: list[list[SegmentToRewrite]] = []
     size = index = time_index = 0
     for number, source in enumerate(sources):
         last = (sources[number + 1].base if number + 1 < len(sources) else end) - 1

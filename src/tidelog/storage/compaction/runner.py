@@ -1,6 +1,6 @@
 """Who carries out a compaction job: a process of its own for the machine's disk, the disk's own thread for others.
 
-Both give the groups of segments as they are written, then the `Progress` of the whole round.  Giving up in the middle
+Both give the groups of segments as they are written, then the `CompactionProgress` of the whole round.  Giving up in the middle
 (closing the iterator) ends the work; files that were written and not swapped in are the caller's to remove.
 """
 
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tidelog.errors import TidelogError
 from tidelog.storage.compaction.compactor import Compactor
-from tidelog.storage.compaction.job import Job, Progress, Rewritten
+from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, Rewritten
 from tidelog.storage.disk import Disk
 
 IDLE_S = 60.0
@@ -34,7 +34,7 @@ class CompactionFailed(Exception):
 
 
 class Runner(Protocol):
-    def run(self, job: Job) -> AsyncGenerator[Rewritten | Progress, None]:
+    def run(self, job: CompactionJob) -> AsyncGenerator[Rewritten | CompactionProgress, None]:
         """CompactionFailed when the job cannot be done."""
         ...
 
@@ -47,7 +47,7 @@ class InlineRunner:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    async def run(self, job: Job) -> AsyncGenerator[Rewritten | Progress, None]:
+    async def run(self, job: CompactionJob) -> AsyncGenerator[Rewritten | CompactionProgress, None]:
         try:
             compactor = await self._disk.run(lambda: Compactor(self._disk, job))
             groups = compactor.run()
@@ -79,17 +79,17 @@ class ProcessRunner:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def run(self, job: Job) -> AsyncGenerator[Rewritten | Progress, None]:
+    async def run(self, job: CompactionJob) -> AsyncGenerator[Rewritten | CompactionProgress, None]:
         async with self._turn, aclosing(self._run(job)) as answers:
             async for answer in answers:
                 yield answer
 
-    async def _run(self, job: Job) -> AsyncGenerator[Rewritten | Progress, None]:
+    async def _run(self, job: CompactionJob) -> AsyncGenerator[Rewritten | CompactionProgress, None]:
         process = await self._started()
         finished = False
         try:
             async for answer in self._answers(process, job):
-                finished = isinstance(answer, Progress)
+                finished = isinstance(answer, CompactionProgress)
                 yield answer
         except CompactionFailed:
             finished = process.returncode is None
@@ -103,8 +103,8 @@ class ProcessRunner:
                 await self._end(process)
 
     async def _answers(
-        self, process: asyncio.subprocess.Process, job: Job
-    ) -> AsyncGenerator[Rewritten | Progress, None]:
+        self, process: asyncio.subprocess.Process, job: CompactionJob
+    ) -> AsyncGenerator[Rewritten | CompactionProgress, None]:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(job.as_plain()).encode() + b"\n")
         await process.stdin.drain()
@@ -120,7 +120,7 @@ class ProcessRunner:
             if "rewritten" in answer:
                 yield Rewritten(*answer["rewritten"])
             elif "done" in answer:
-                yield Progress(**answer["done"])
+                yield CompactionProgress(**answer["done"])
                 return
             else:
                 raise CompactionFailed(answer["failed"], answer["damaged"], answer.get("errno"))

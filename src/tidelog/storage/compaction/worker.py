@@ -1,6 +1,6 @@
 """The process that compacts for a broker: `python -m tidelog.storage.compaction.worker BROKER_PID`.
 
-Jobs come on stdin and answers go to stdout, one JSON object a line: a `Job`; then `{"rewritten": ...}` for every group
+Jobs come on stdin and answers go to stdout, one JSON object a line: a `CompactionJob`; then `{"rewritten": ...}` for every group
 of segments, and `{"done": ...}` or `{"failed": ..., "damaged": ...}`.  It ends when stdin does, and with the broker.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from tidelog.errors import TidelogError
 from tidelog.storage.compaction.compactor import Compactor
-from tidelog.storage.compaction.job import Job
+from tidelog.storage.compaction.job import CompactionJob
 from tidelog.storage.disk import Disk, SystemDisk
 
 _PR_SET_PDEATHSIG = 1
@@ -29,7 +29,7 @@ def serve(disk: Disk, jobs: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
     for line in jobs:
-        compactor = Compactor(disk, Job.from_plain(json.loads(line)))
+        compactor = Compactor(disk, CompactionJob.from_plain(json.loads(line)))
         try:
             for rewritten in compactor.run():
                 answer("rewritten", rewritten)

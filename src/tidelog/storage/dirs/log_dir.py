@@ -40,7 +40,7 @@ logger = logging.getLogger("tidelog.storage")
 Configs = Callable[[str], TopicConfig]
 
 
-class LogDir:
+class LogDirectory:
     """`names` has every partition that lives here; `logs` those that are open; `strays` the folders of logs that belong
     to no topic in the metadata, with the id of the topic that each is from."""
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
 from tidelog.storage.dirs import strays
-from tidelog.storage.dirs.log_dir import Configs, LogDir
+from tidelog.storage.dirs.log_dir import Configs, LogDirectory
 from tidelog.storage.dirs.moving import Move
 from tidelog.storage.integrity.damaged_logs import open_damaged
 from tidelog.storage.log import Log
@@ -27,16 +27,16 @@ logger = logging.getLogger("tidelog.storage")
 class LogDirs:
     """`configs` gives the settings of a topic by name, at any time, also for topics it has not heard of."""
 
-    def __init__(self, dirs: Sequence[LogDir], configs: Configs) -> None:
+    def __init__(self, dirs: Sequence[LogDirectory], configs: Configs) -> None:
         self.dirs = list(dirs)
         self.moves: dict[TopicPartition, Move] = {}
         self._configs = configs
-        self._homes: dict[TopicPartition, LogDir] = {}
+        self._homes: dict[TopicPartition, LogDirectory] = {}
         self._absent: frozenset[UUID] = frozenset()
         self.unidentified: set[TopicPartition] = set()
         """Logs that lost the id of their topic in a crash.  Whose they are is not certain: one that leads is the topic's
         log from then on, one whose partition another broker leads is parked."""
-        self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
+        self._wanted: dict[TopicPartition, LogDirectory] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
         """As `recover` and `began`."""
@@ -90,7 +90,7 @@ class LogDirs:
             else:
                 each.let_go()
 
-    def _settle(self, name: TopicPartition, home: LogDir) -> None:
+    def _settle(self, name: TopicPartition, home: LogDirectory) -> None:
         """A crash during a move can leave a partition in two directories, with the same content up to the end of the
         shorter one, which is the one left behind."""
         other = self._homes.get(name)
@@ -110,7 +110,7 @@ class LogDirs:
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._homes)
 
-    def online(self) -> list[LogDir]:
+    def online(self) -> list[LogDirectory]:
         return [each for each in self.dirs if each.problem is None]
 
     @property
@@ -130,13 +130,13 @@ class LogDirs:
         """Every directory that this broker has had is here and works: what is in none of them does not exist."""
         return not self._absent and len(self.online()) == len(self.dirs)
 
-    def home(self, name: TopicPartition) -> LogDir:
+    def home(self, name: TopicPartition) -> LogDirectory:
         home = self._homes.get(name)
         if home is None:
             raise UnknownTopicOrPartition(f"{name} has no log on this broker")
         return home
 
-    def at(self, path: str) -> LogDir:
+    def at(self, path: str) -> LogDirectory:
         for each in self.dirs:
             if each.path == path:
                 return each
@@ -215,7 +215,7 @@ class LogDirs:
             why,
         )
 
-    def _emptiest(self) -> LogDir:
+    def _emptiest(self) -> LogDirectory:
         online = self.online()
         if not online:
             raise KafkaStorageError("every data directory is offline: repair a disk and restart")
@@ -280,5 +280,5 @@ class LogDirs:
         return self._configs(name.topic)
 
 
-def _topic_ids(home: LogDir) -> dict[TopicPartition, UUID | None]:
+def _topic_ids(home: LogDirectory) -> dict[TopicPartition, UUID | None]:
     return {name: home.topic_id(name) for name in sorted(home.names)}

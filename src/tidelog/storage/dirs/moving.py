@@ -15,7 +15,7 @@ from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints
 from tidelog.storage.dirs import folders
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.flusher import NotDurable
 from tidelog.storage.log import Log
 from tidelog.storage.reading import Slice
@@ -28,7 +28,7 @@ _NO_SYNC = (1 << 63) - 1
 class Move:
     """`copy` until it is nearly done, then `swap` at once."""
 
-    def __init__(self, name: TopicPartition, source: LogDir, target: LogDir, config: TopicConfig) -> None:
+    def __init__(self, name: TopicPartition, source: LogDirectory, target: LogDirectory, config: TopicConfig) -> None:
         self.name = name
         self.source = source
         self.target = target

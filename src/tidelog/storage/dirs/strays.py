@@ -13,12 +13,12 @@ from uuid import UUID
 from tidelog.storage import checkpoints
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.dirs import folders
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.segments.segment_files import LOG
 from tidelog.types import TopicPartition
 
 
-def park(home: LogDir, name: TopicPartition) -> str:
+def park(home: LogDirectory, name: TopicPartition) -> str:
     """The log becomes a stray; the path of its folder."""
     disk, start, topic_id = home.volume.disk, home.log_starts.offsets.get(name, 0), home.topic_id(name)
     if start:
@@ -33,7 +33,7 @@ def park(home: LogDir, name: TopicPartition) -> str:
     return path
 
 
-def find(homes: Iterable[LogDir], name: TopicPartition, topic_id: UUID) -> tuple[LogDir, str] | None:
+def find(homes: Iterable[LogDirectory], name: TopicPartition, topic_id: UUID) -> tuple[LogDirectory, str] | None:
     """The stray that is this partition of the topic, and where it is."""
     for home in homes:
         for path, stray_id in home.strays.items():
@@ -43,7 +43,7 @@ def find(homes: Iterable[LogDir], name: TopicPartition, topic_id: UUID) -> tuple
     return None
 
 
-def bring_back(home: LogDir, path: str, name: TopicPartition) -> None:
+def bring_back(home: LogDirectory, path: str, name: TopicPartition) -> None:
     """The stray is the log of this partition again."""
     disk = home.volume.disk
     starts = OffsetFile(disk, f"{path}/{checkpoints.LOG_STARTS}")
@@ -61,7 +61,7 @@ def bring_back(home: LogDir, path: str, name: TopicPartition) -> None:
     home.names.add(name)
 
 
-def is_blank(home: LogDir, name: TopicPartition) -> bool:
+def is_blank(home: LogDirectory, name: TopicPartition) -> bool:
     """Nothing was ever in this log, as far as its folder tells."""
     disk, folder = home.volume.disk, home.folder(name)
     try:

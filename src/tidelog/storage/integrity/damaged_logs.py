@@ -6,14 +6,14 @@ import logging
 from collections.abc import Iterable
 
 from tidelog.errors import TidelogError
-from tidelog.storage.dirs.log_dir import Configs, LogDir
+from tidelog.storage.dirs.log_dir import Configs, LogDirectory
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.types import TopicPartition
 
 logger = logging.getLogger("tidelog.storage")
 
 
-def open_damaged(homes: Iterable[LogDir], configs: Configs) -> None:
+def open_damaged(homes: Iterable[LogDirectory], configs: Configs) -> None:
     """Those that the last run or recovery found; from then on `damaged_logs` tells them."""
     for home in homes:
         for name in sorted(home.to_open & home.names):
@@ -23,7 +23,7 @@ def open_damaged(homes: Iterable[LogDir], configs: Configs) -> None:
                 logger.error("%s cannot be opened: %s", name, problem)
 
 
-def damaged_logs(homes: Iterable[LogDir]) -> dict[TopicPartition, tuple[BadRange, ...]]:
+def damaged_logs(homes: Iterable[LogDirectory]) -> dict[TopicPartition, tuple[BadRange, ...]]:
     """Every log in directories that work which has bytes that rotted."""
     return {
         name: log.damaged

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tidelog._speed.log.batch import ATTRIBUTES_AT, HEADER_SIZE, Header, crc_ok, header_at
 from tidelog._speed.log.crc32c import crc32c
-from tidelog.storage.disk import Source
+from tidelog.storage.disk import ReadableFile
 
 CHUNK_BYTES = 1 << 20
 MAGIC = 2
@@ -19,7 +19,7 @@ _ATTRIBUTES_KNOWN = 0x7F
 
 
 def whole_batches(
-    file: Source, position: int, size: int, expected: int, last_max: int
+    file: ReadableFile, position: int, size: int, expected: int, last_max: int
 ) -> Iterator[tuple[int, Header]]:
     """(position, header) of the batches below `size` that are whole: plausible, in ascending offsets from
     `expected` to `last_max`, and with the right CRC.  Stops at the first that is not."""
@@ -48,7 +48,7 @@ def whole_batches(
 
 
 def next_whole(
-    file: Source, position: int, size: int, expected: int, last_max: int
+    file: ReadableFile, position: int, size: int, expected: int, last_max: int
 ) -> tuple[int, Header] | None:
     """The first whole batch at `position` or behind, at whatever byte it starts."""
     # Of a header, the upper half of the base offset and the format are known: few places look like that.
@@ -80,7 +80,7 @@ def plausible(header: Header, expected: int, bytes_left: int) -> bool:
     )
 
 
-def _contradicted(file: Source, position: int, header: Header, expected: int) -> bool:
+def _contradicted(file: ReadableFile, position: int, header: Header, expected: int) -> bool:
     """No checksum covers the base offset.  Offsets may have gaps, but if the next batch fits before this one ends,
     this one's has rotted."""
     following = header_at(file.read(HEADER_SIZE, position + header.size))
@@ -91,7 +91,7 @@ def _contradicted(file: Source, position: int, header: Header, expected: int) ->
     )
 
 
-def large_crc_ok(file: Source, position: int, header: Header) -> bool:
+def large_crc_ok(file: ReadableFile, position: int, header: Header) -> bool:
     """In pieces: a length that rotted may claim most of the file."""
     at, end, value = position + ATTRIBUTES_AT, position + header.size, 0
     while at < end:

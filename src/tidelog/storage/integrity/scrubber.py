@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError
-from tidelog.storage.dirs.log_dir import Configs, LogDir
+from tidelog.storage.dirs.log_dir import Configs, LogDirectory
 from tidelog.storage.integrity.damage_notes import note_damage
 from tidelog.storage.integrity.verification import SegmentCheck, find_damage
 from tidelog.storage.log import Log
@@ -78,7 +78,7 @@ class Target(NamedTuple):
 
 
 class Scrubber:
-    def __init__(self, home: LogDir, configs: Configs, pace: Callable[[], ScrubPace]) -> None:
+    def __init__(self, home: LogDirectory, configs: Configs, pace: Callable[[], ScrubPace]) -> None:
         self.counters = ScrubCounters()
         self._home = home
         self._volume = home.volume

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidelog._speed.log.batch import BatchCheck, header_at
 from tidelog._speed.log.index_interval import SEGMENT_OFFSETS_MAX
-from tidelog.storage.disk import Disk, Source
+from tidelog.storage.disk import Disk, ReadableFile
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scan import CHUNK_BYTES, large_crc_ok, next_whole, plausible, whole_batches
 from tidelog.storage.segments.segment_files import INDEX, SegmentFiles
@@ -56,7 +56,7 @@ class SegmentCheck:
         return True
 
 
-def find_damage(file: Source, base: int, size: int, end: int) -> list[BadRange]:
+def find_damage(file: ReadableFile, base: int, size: int, end: int) -> list[BadRange]:
     """The bad ranges among the first `size` bytes of the segment at `base`, after which offset `end` comes."""
     last_max = base + SEGMENT_OFFSETS_MAX
     ranges: list[BadRange] = []

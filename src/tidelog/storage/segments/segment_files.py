@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tidelog.storage.disk import Disk, File, Source
+from tidelog.storage.disk import Disk, File, ReadableFile
 from tidelog.storage.flusher import sync
 
 LOG = ".log"
@@ -68,7 +68,7 @@ class SegmentFiles:
         """The log."""
         return self._disk.open(self.path())
 
-    def open_direct(self) -> Source:
+    def open_direct(self) -> ReadableFile:
         """The log as the device has it."""
         return self._disk.open_direct(self.path())
 

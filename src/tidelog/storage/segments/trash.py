@@ -12,7 +12,7 @@ from tidelog.storage.segments.segment import Segment
 DELETED = ".deleted"
 
 
-class Trash:
+class DeletedSegments:
     """The deleted segments of one log."""
 
     __slots__ = ("_segments", "_volume")

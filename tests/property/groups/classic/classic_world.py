@@ -31,7 +31,7 @@ from tidelog.groups.classic.sync import (
     leave,
     sync,
 )
-from tidelog.groups.offsets.commits import CommitLimits, OffsetCommit, OffsetCommitter, commit
+from tidelog.groups.offsets.commits import CommitLimits, OffsetCommit, CommittingMember, commit
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.replays import new_machine
@@ -212,7 +212,7 @@ class World:
         return answer.error_code
 
     def commit(self, client: Client, partition: int, offset: int) -> None:
-        who = OffsetCommitter(GROUP, client.member_id, client.instance, client.generation, 9)
+        who = CommittingMember(GROUP, client.member_id, client.instance, client.generation, 9)
         offset_commit = OffsetCommit(TOPIC, NO_TOPIC_ID, partition, offset, -1, "")
         entries, codes = commit(self.machine, who, [offset_commit], CommitLimits(self.now_ms, 100))
         assert codes == [errors.NONE]

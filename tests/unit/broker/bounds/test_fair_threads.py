@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.bounds.fair_threads import Crowded, FairQueue, FairThreads
+from tidelog.broker.bounds.fair_threads import ThreadsCrowded, FairQueue, FairThreads
 
 
 async def entered(queue: FairQueue, key: str, order: list[str]) -> None:
@@ -39,12 +39,12 @@ async def test_a_full_queue_sends_away_the_newest_of_the_address_with_the_most()
     await queue.enter("first")
     tasks = [asyncio.create_task(entered(queue, "often", order)) for _ in range(5)]
     await started(*tasks)
-    with pytest.raises(Crowded):
+    with pytest.raises(ThreadsCrowded):
         await queue.enter("often")
     once = asyncio.create_task(entered(queue, "once", order))
     await started(*tasks)
     assert queue.waiting == 5
-    with pytest.raises(Crowded):
+    with pytest.raises(ThreadsCrowded):
         await tasks[-1]
     for _ in range(6):
         queue.leave()

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.broker.bounds.strangers import Stranger, Strangers
+from tidelog.broker.bounds.strangers import UnauthenticatedConnection, UnauthenticatedConnections
 from tidelog.config import BrokerConfig
 
 
 class Scene:
     def __init__(self, **settings: str) -> None:
         config = BrokerConfig.of({name.replace("_", "."): value for name, value in settings.items()})
-        self.strangers = Strangers(lambda: config, 1_000)
+        self.strangers = UnauthenticatedConnections(lambda: config, 1_000)
         self.closed: list[tuple[str, str]] = []
 
-    def came(self, host: str, number: int) -> Stranger:
+    def came(self, host: str, number: int) -> UnauthenticatedConnection:
         stranger = self.strangers.came("LOGIN", host, f"{host}:{number}")
         stranger.close = lambda bound, why: self.closed.append((stranger.peer, bound))
         return stranger

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tidelog._speed.client.consumed import Record
 from tidelog.client.groups.membership import AssignmentChange, CoordinatorRequest, MetadataLookup
 from tidelog.client.share.acknowledgements import (
-    AcknowledgedRange,
+    AcknowledgedOffsets,
     Acknowledgements,
-    AcquiredRange,
+    AcquiredOffsets,
     ranges_of,
 )
 from tidelog.client.share.membership import ShareMembership
@@ -36,17 +36,17 @@ def records(*offsets: int) -> list[Record]:
 
 def test_only_what_was_acquired_is_delivered_with_its_count_and_gaps_are_given_back() -> None:
     acks = Acknowledgements()
-    delivered = acks.deliver(ZERO, records(3, 4, 6, 9), [AcquiredRange(4, 7, 2), AcquiredRange(9, 9, 1)])
+    delivered = acks.deliver(ZERO, records(3, 4, 6, 9), [AcquiredOffsets(4, 7, 2), AcquiredOffsets(9, 9, 1)])
     assert [(record.offset, record.delivery_count) for record in delivered] == [(4, 2), (6, 2), (9, 1)]
     assert acks.held == 3
     assert acks.take([ZERO], renewals=False) == {
-        ZERO: [AcknowledgedRange(5, 5, 0), AcknowledgedRange(7, 7, 0)]
+        ZERO: [AcknowledgedOffsets(5, 5, 0), AcknowledgedOffsets(7, 7, 0)]
     }
 
 
 def test_what_was_said_goes_out_once_and_the_rest_as_asked() -> None:
     acks = Acknowledgements()
-    acks.deliver(ZERO, records(*range(6)), [AcquiredRange(0, 5, 1)])
+    acks.deliver(ZERO, records(*range(6)), [AcquiredOffsets(0, 5, 1)])
     acks.acknowledge(ZERO, 1, "reject")
     acks.acknowledge(ZERO, 2, "release")
     with pytest.raises(ValueError, match="not in hand"):
@@ -57,10 +57,10 @@ def test_what_was_said_goes_out_once_and_the_rest_as_asked() -> None:
     assert acks.held == 1 and acks.pending() == {ZERO}
     assert acks.take([ZERO], renewals=False) == {
         ZERO: [
-            AcknowledgedRange(0, 0, 1),
-            AcknowledgedRange(1, 1, 3),
-            AcknowledgedRange(2, 2, 2),
-            AcknowledgedRange(3, 4, 1),
+            AcknowledgedOffsets(0, 0, 1),
+            AcknowledgedOffsets(1, 1, 3),
+            AcknowledgedOffsets(2, 2, 2),
+            AcknowledgedOffsets(3, 4, 1),
         ]
     }
     assert acks.take([ZERO], renewals=False) == {} and acks.pending() == set()
@@ -68,12 +68,12 @@ def test_what_was_said_goes_out_once_and_the_rest_as_asked() -> None:
 
 def test_a_renewed_record_stays_in_hand() -> None:
     acks = Acknowledgements()
-    acks.deliver(ZERO, records(0, 1), [AcquiredRange(0, 1, 1)])
+    acks.deliver(ZERO, records(0, 1), [AcquiredOffsets(0, 1, 1)])
     acks.acknowledge(ZERO, 0, "renew")
     assert acks.take([ZERO], renewals=False) == {}
-    assert acks.take([ZERO], renewals=True) == {ZERO: [AcknowledgedRange(0, 0, 4)]}
+    assert acks.take([ZERO], renewals=True) == {ZERO: [AcknowledgedOffsets(0, 0, 4)]}
     acks.acknowledge(ZERO, 0, "accept")
-    assert acks.take([ZERO], renewals=False) == {ZERO: [AcknowledgedRange(0, 0, 1)]}
+    assert acks.take([ZERO], renewals=False) == {ZERO: [AcknowledgedOffsets(0, 0, 1)]}
 
 
 @given(st.dictionaries(st.integers(0, 30), st.integers(0, 3)))
@@ -88,7 +88,7 @@ def test_a_session_names_what_is_new_or_acknowledged_and_forgets_the_rest() -> N
     named, forgotten = session.fetch_topics([A, B], {})
     assert [part.partition_index for one in named for part in one.partitions] == [0, 1] and forgotten == []
     session.answered()
-    named, forgotten = session.fetch_topics([A], {A: [AcknowledgedRange(3, 5, 1)]})
+    named, forgotten = session.fetch_topics([A], {A: [AcknowledgedOffsets(3, 5, 1)]})
     ((part,),) = [one.partitions for one in named]
     assert [
         (one.first_offset, one.last_offset, one.acknowledge_types) for one in part.acknowledgement_batches
@@ -98,7 +98,7 @@ def test_a_session_names_what_is_new_or_acknowledged_and_forgets_the_rest() -> N
     assert session.epoch == 0
     named, _ = session.fetch_topics([A], {})
     assert len(named) == 1
-    ((part2,),) = [one.partitions for one in acknowledge_topics({B: [AcknowledgedRange(0, 0, 2)]})]
+    ((part2,),) = [one.partitions for one in acknowledge_topics({B: [AcknowledgedOffsets(0, 0, 2)]})]
     assert part2.partition_index == 1
 
 

@@ -13,7 +13,7 @@ from tidelog import errors
 from tidelog.coordination.shard import Writer
 from tidelog.groups.classic.coordinator import MemberConnection
 from tidelog.groups.classic.group import ClassicGroup, ClassicState
-from tidelog.groups.offsets.commits import OffsetCommit, OffsetCommitter
+from tidelog.groups.offsets.commits import OffsetCommit, CommittingMember
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.groups.offsets.coordinator import OffsetCoordinator
 from tidelog.replication.partition import Ending
@@ -288,7 +288,7 @@ def one(offset: int) -> list[OffsetCommit]:
     return [OffsetCommit("t", NO_TOPIC_ID, 0, offset, -1, "")]
 
 
-SIMPLE = OffsetCommitter(GROUP, "", None, -1, 9)
+SIMPLE = CommittingMember(GROUP, "", None, -1, 9)
 WRITER = Writer(7, 0)
 
 
@@ -326,7 +326,7 @@ def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
         offsets = OffsetCoordinator(node.groups, node.classic)
         shard = node.groups.shard(GROUP)
         member = await Member(node, "first").form(0)
-        who = OffsetCommitter(GROUP, member.id, None, 1, 9)
+        who = CommittingMember(GROUP, member.id, None, 1, 9)
         read, unread = one(5)[0], OffsetCommit("other", NO_TOPIC_ID, 0, 5, -1, "")
         assert offsets.commit(who, [read, unread], -1).codes == [errors.NONE] * 2
         for _ in range(40):

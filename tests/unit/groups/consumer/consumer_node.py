@@ -19,10 +19,10 @@ from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.topics.plans import NewPartitions, TopicSpec
-from tidelog.replication.pace import Pace
+from tidelog.replication.pace import CopyPacer
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
 from tidelog.testing import VirtualClock, VirtualDisk
@@ -49,7 +49,7 @@ class Node:
         config = BrokerConfig.of({"offsets.topic.num.partitions": "1", **self.settings})
         store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
         self.controller = await Controller.start(store, NODE, config, random)
-        folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
+        folder = LogDirectory("/data", self.disk, self.clock, random, OpenFiles(64))
         dirs = LogDirs([folder], self.controller.topic_config)
         await dirs.start(self.controller.image.cluster_id, NODE)
         self.partitions = Partitions(
@@ -57,7 +57,7 @@ class Node:
             dirs,
             self.controller.image,
             self.controller.topic_config,
-            Pace(self.clock, lambda: NO_LIMIT),
+            CopyPacer(self.clock, lambda: NO_LIMIT),
         )
         await self.partitions.start()
         self.groups = Groups(NODE, self.controller, self.partitions, self.clock)

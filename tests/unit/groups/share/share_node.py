@@ -20,12 +20,12 @@ from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
-from tidelog.replication.pace import Pace
-from tidelog.replication.partition import Partition
+from tidelog.replication.pace import CopyPacer
+from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.replication.throttle import NO_LIMIT
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
 from tidelog.testing import VirtualClock, VirtualDisk, VirtualNetwork
@@ -48,7 +48,7 @@ class ShareNode:
         config = BrokerConfig.of({"share.coordinator.state.topic.num.partitions": "1", **self._given})
         self._store = await SqliteStore.over(self._metadata, None, self.clock)  # type: ignore[arg-type]
         self.controller = await Controller.start(self._store, NODE, config, random)
-        folder = LogDir("/data", self.disk, self.clock, random, OpenFiles(64))
+        folder = LogDirectory("/data", self.disk, self.clock, random, OpenFiles(64))
         self.dirs = LogDirs([folder], self.controller.topic_config)
         await self.dirs.start(self.controller.image.cluster_id, NODE)
         self.partitions = Partitions(
@@ -56,7 +56,7 @@ class ShareNode:
             self.dirs,
             self.controller.image,
             self.controller.topic_config,
-            Pace(self.clock, lambda: NO_LIMIT),
+            CopyPacer(self.clock, lambda: NO_LIMIT),
         )
         await self.partitions.start()
         self.shards = ShareStateCoordinator(NODE, self.controller, self.partitions, self.clock)
@@ -101,7 +101,7 @@ class ShareNode:
         changes = {name.replace("_", "."): value for name, value in settings.items()}
         await self.controller.alter_group_configs(GROUP, lambda before: {**before, **changes}, False)
 
-    def topic(self, name: str = TOPIC) -> Partition:
+    def topic(self, name: str = TOPIC) -> HostedPartition:
         return self.partitions.led_here(name, 0)
 
     def write(self, *values: bytes, name: str = TOPIC) -> None:

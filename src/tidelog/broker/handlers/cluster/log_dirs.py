@@ -17,7 +17,7 @@ from collections.abc import Collection
 from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.replication.partitions import Partitions
-from tidelog.storage.dirs.log_dir import LogDir
+from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_replica_log_dirs import (
@@ -52,7 +52,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
 
 
 async def _described(
-    where: LogDir, dirs: LogDirs, wanted: Collection[TopicPartition] | None, partitions: Partitions | None
+    where: LogDirectory, dirs: LogDirs, wanted: Collection[TopicPartition] | None, partitions: Partitions | None
 ) -> DescribeLogDirsResult:
     """`partitions`: to tell how far the logs reach; None: that is not asked for."""
     result = DescribeLogDirsResult(log_dir=where.path)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Sequence
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.offsets.commits import FetchedOffset, OffsetCommit, OffsetCommitter
+from tidelog.groups.offsets.commits import FetchedOffset, OffsetCommit, CommittingMember
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.messages.offset_commit import (
@@ -54,7 +54,7 @@ def offset_commit(
     commits, answers = _commits(request, response, context)
     if not commits:
         return response
-    who = OffsetCommitter(
+    who = CommittingMember(
         request.group_id,
         request.member_id,
         request.group_instance_id,

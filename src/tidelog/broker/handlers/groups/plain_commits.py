@@ -14,7 +14,7 @@ from tidelog import errors
 from tidelog._speed.log.commits import CommitRequest, read_commit
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
-from tidelog.groups.offsets.commits import OffsetCommitter
+from tidelog.groups.offsets.commits import CommittingMember
 from tidelog.groups.offsets.committed import Partition
 from tidelog.metadata.image import Image, TopicImage
 from tidelog.wire.acls import AclOperation, AclResourceType
@@ -40,7 +40,7 @@ def commit_plainly(
     commits = _known(request, services.image(), services.config().offset_metadata_max_bytes)
     if commits is None or not _may_commit(session, request.group, commits, services):
         return None
-    who = OffsetCommitter(request.group, request.member, request.instance, request.epoch, version)
+    who = CommittingMember(request.group, request.member, request.instance, request.epoch, version)
     done = services.group_offsets.commit_at_once(who, commits)
     if done is None:
         return None

@@ -238,7 +238,7 @@ def _count(topic_id: UUID, index: int, records: ShareFetchedRecords, context: Co
         return
     now_ms, size = services.clock.now_ms(), len(records.records)
     for acquired in records.acquired:
-        partition.fetched(services.tallies.requests, acquired.first, acquired.last + 1, size, now_ms)
+        partition.fetched(services.counters.requests, acquired.first, acquired.last + 1, size, now_ms)
         size = 0  # once for all of them
 
 

@@ -15,7 +15,7 @@ from tidelog import errors
 from tidelog._speed.log.batch import Header, header_at
 from tidelog.broker.handlers.produce.produce import Key, ProduceInFlight, append_all
 from tidelog.broker.services import Services
-from tidelog.replication.partition import Enlisted, Partition
+from tidelog.replication.partition import Enlisted, HostedPartition
 from tidelog.transactions.coordinator import PendingEnlistment
 from tidelog.transactions.transaction import ProducerIdAndEpoch
 
@@ -164,7 +164,7 @@ def enlist(
     services: Services,
     transactional_id: str | None,
     instance: ProducerIdAndEpoch,
-    partition: Partition,
+    partition: HostedPartition,
     adds: bool,
 ) -> PendingEnlistment | None:
     """Whether the producer may write to the partition; raises if not, and gives what to wait for first."""

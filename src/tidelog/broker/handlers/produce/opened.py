@@ -15,7 +15,7 @@ from tidelog import errors
 from tidelog.broker.handlers.produce.produce import (
     ADMIN_CLIENT,
     CODEC_AT,
-    Caller,
+    ProduceCaller,
     ProduceInFlight,
     produce_unheld,
 )
@@ -23,7 +23,7 @@ from tidelog.broker.opening import OpenedBatch, open_batch
 from tidelog.metadata.topics.names import INTERNAL
 from tidelog.record.codecs import Codec
 from tidelog.replication.acceptance import Accepted
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 
 LOOP_BYTES_MAX = 128 << 10
 """What the batches of one request may expand to before it is left to a thread, which takes a tenth of a millisecond
@@ -35,15 +35,15 @@ _CODEC_BITS = 0x07
 Answer = bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None
 
 
-class Unopened(NamedTuple):
+class UnopenedBatch(NamedTuple):
     start: int
     size: int
-    partition: Partition
+    partition: HostedPartition
     of_keys: tuple[bool, ...]
     recompressed: bool
 
 
-def produce_opened(request: ProduceInFlight, caller: Caller) -> Answer:
+def produce_opened(request: ProduceInFlight, caller: ProduceCaller) -> Answer:
     unopened = list(_unopened(request))
     if not unopened:
         return produce_unheld(request)
@@ -75,7 +75,7 @@ def produce_opened(request: ProduceInFlight, caller: Caller) -> Answer:
     return asyncio.ensure_future(_answered(appending))
 
 
-def _unopened(request: ProduceInFlight) -> Iterator[Unopened]:
+def _unopened(request: ProduceInFlight) -> Iterator[UnopenedBatch]:
     frame = request.frame
     for topic, parts in request.ask.topics:
         for index, start, size in parts:
@@ -94,10 +94,10 @@ def _unopened(request: ProduceInFlight) -> Iterator[Unopened]:
             recodes = rules.recodes(codec)
             if rules.validated or recodes or rules.opens(codec):
                 of_keys = _of_keys(partition) if rules.validated else ()
-                yield Unopened(start, size, partition, of_keys, recodes and rules.codec is not Codec.NONE)
+                yield UnopenedBatch(start, size, partition, of_keys, recodes and rules.codec is not Codec.NONE)
 
 
-def _of_keys(partition: Partition) -> tuple[bool, ...]:
+def _of_keys(partition: HostedPartition) -> tuple[bool, ...]:
     config = partition.log.config
     keys = (True,) if config.confluent_key_schema_validation else ()
     values = (False,) if config.confluent_value_schema_validation else ()
@@ -105,7 +105,7 @@ def _of_keys(partition: Partition) -> tuple[bool, ...]:
 
 
 def _schemas_known(
-    request: ProduceInFlight, unopened: list[Unopened], opened: dict[int, OpenedBatch]
+    request: ProduceInFlight, unopened: list[UnopenedBatch], opened: dict[int, OpenedBatch]
 ) -> bool:
     from tidelog.broker.handlers.produce.validated import schemas_known
 
@@ -113,7 +113,7 @@ def _schemas_known(
 
 
 async def _append_later(
-    request: ProduceInFlight, unopened: list[Unopened], left: list[Unopened], opened: dict[int, OpenedBatch]
+    request: ProduceInFlight, unopened: list[UnopenedBatch], left: list[UnopenedBatch], opened: dict[int, OpenedBatch]
 ) -> Answer:
     services = request.services
     bytes_left = REQUEST_BYTES_MAX
@@ -140,7 +140,7 @@ async def _append_later(
 
 async def _check_schemas(
     request: ProduceInFlight,
-    unopened: list[Unopened],
+    unopened: list[UnopenedBatch],
     opened: dict[int, OpenedBatch],
     verdicts: dict[int, Accepted | errors.TidelogError],
 ) -> None:
@@ -162,7 +162,7 @@ async def _check_schemas(
                     verdicts[start] = why
 
 
-def _let_go(request: ProduceInFlight, caller: Caller) -> None:
+def _let_go(request: ProduceInFlight, caller: ProduceCaller) -> None:
     request.services.queued.give_back(len(request.frame))
     caller.resume()
 

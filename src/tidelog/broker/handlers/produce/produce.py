@@ -24,7 +24,7 @@ from tidelog.broker.session import Session
 from tidelog.metadata.topics.names import INTERNAL
 from tidelog.replication.acceptance import MAGIC, Accepted
 from tidelog.replication.commit_status import Appended, is_committed, moved, too_few, when_committed
-from tidelog.replication.partition import Enlisted, Partition
+from tidelog.replication.partition import Enlisted, HostedPartition
 from tidelog.types import Offset
 from tidelog.wire.acls import AclOperation, AclResourceType
 
@@ -43,10 +43,10 @@ Opened = Mapping[int, Accepted | errors.TidelogError]
 _NOT_OPENED: Opened = {}
 Answers = list[tuple[str | bytes, list[ProduceAnswer]]]
 # Where the answer of a batch stands, and what it waits for.
-Wait = tuple[list[ProduceAnswer], int, Partition, Appended]
+Wait = tuple[list[ProduceAnswer], int, HostedPartition, Appended]
 
 
-class Caller(Protocol):
+class ProduceCaller(Protocol):
     """A connection; between `pause` and `resume` no further request of it is handed on."""
 
     session: Session
@@ -60,7 +60,7 @@ def produce(
     at: int,
     version: int,
     correlation_id: int,
-    caller: Caller,
+    caller: ProduceCaller,
     services: Services,
     throttle_ms: int = 0,
 ) -> bytes | asyncio.Future[bytes] | asyncio.Future[bytes | None] | None:
@@ -240,7 +240,7 @@ class Acknowledgement:
             else:
                 self._synced(partition, appended)
 
-    def _synced(self, partition: Partition, appended: Appended) -> None:
+    def _synced(self, partition: HostedPartition, appended: Appended) -> None:
         durable = appended.durable
         failed = durable is not None and (durable.cancelled() or durable.exception() is not None)
         if not failed and self._acks == ACKS_ALL and not is_committed(partition, appended):
@@ -302,13 +302,13 @@ def settle_delayed(services: Services, answer: DelayedProduce, is_over: bool) ->
         answer.finish(_encoded(version, correlation_id, answers, services, listener))
 
 
-def _leads_for_certain(services: Services, partition: Partition, appended: Appended) -> bool:
+def _leads_for_certain(services: Services, partition: HostedPartition, appended: Appended) -> bool:
     """No other broker can have been elected since, which would cut what this one alone has."""
     return not moved(partition, appended) and (partition.state.is_alone or services.partitions.lease_proven())
 
 
 def _unsettled(
-    services: Services, partition: Partition, appended: Appended, acks: int
+    services: Services, partition: HostedPartition, appended: Appended, acks: int
 ) -> errors.TidelogError | None:
     """Why this append cannot be acknowledged; None when it can."""
     durable = appended.durable
@@ -343,7 +343,7 @@ def _failed(
         problem = _perhaps_deposed(problem)
     if isinstance(problem, errors.NotLeaderOrFollower):
         leader = services.partitions.leader_of(topic, index)
-    services.tallies.failed(PRODUCE, problem.code, client_id)
+    services.counters.failed(PRODUCE, problem.code, client_id)
     bad_records = getattr(problem, "records", ())
     return ProduceAnswer(index, problem.code, message=str(problem), leader=leader, bad_records=bad_records)
 

@@ -13,7 +13,7 @@ from tidelog.broker.handlers.produce.produce import ProduceInFlight
 from tidelog.broker.opening import NamedSchemas
 from tidelog.registry.validation import SchemaIdCheck
 from tidelog.replication.acceptance import RECORDS_TOLD_MAX
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import HostedPartition
 
 IDS_MAX = 100  # that one batch may bring and nobody has asked for yet
 
@@ -26,7 +26,7 @@ class UnregisteredSchemas(errors.InvalidRecord):
         self.records = records
 
 
-def schemas_known(request: ProduceInFlight, partition: Partition, schemas: Sequence[NamedSchemas]) -> bool:
+def schemas_known(request: ProduceInFlight, partition: HostedPartition, schemas: Sequence[NamedSchemas]) -> bool:
     """Whether nobody has to be asked, and no record is refused."""
     validation = request.services.registry.validation
     return all(
@@ -36,7 +36,7 @@ def schemas_known(request: ProduceInFlight, partition: Partition, schemas: Seque
 
 
 async def schema_problem(
-    request: ProduceInFlight, partition: Partition, schemas: Sequence[NamedSchemas]
+    request: ProduceInFlight, partition: HostedPartition, schemas: Sequence[NamedSchemas]
 ) -> errors.TidelogError | None:
     validation = request.services.registry.validation
     refused = [
@@ -70,7 +70,7 @@ async def schema_problem(
     return UnregisteredSchemas(f"record {first} of the batch is refused: {why}", refused)
 
 
-def _wanted(partition: Partition, named: NamedSchemas, number: int) -> SchemaIdCheck:
+def _wanted(partition: HostedPartition, named: NamedSchemas, number: int) -> SchemaIdCheck:
     config = partition.log.config
     strategy = (
         config.confluent_key_subject_name_strategy

@@ -13,7 +13,7 @@ from tidelog.broker.handlers.produce.in_transaction import ATTEMPTS_MAX, enlist,
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Writer, coordinator_error
-from tidelog.groups.offsets.commits import OffsetCommit, OffsetCommitter
+from tidelog.groups.offsets.commits import OffsetCommit, CommittingMember
 from tidelog.transactions.transaction import ProducerIdAndEpoch
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.txn_offset_commit import (
@@ -71,7 +71,7 @@ async def _commit(
         raise errors.InvalidGroupId("the group id is empty")
     services.groups.shard(request.group_id)
     await _enlist(request, context)
-    who = OffsetCommitter(
+    who = CommittingMember(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, context.version
     )
     writer = Writer(request.producer_id, request.producer_epoch)

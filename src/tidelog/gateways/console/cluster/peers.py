@@ -13,7 +13,7 @@ from tidelog.gateways.http.identity import OF_BROKER
 from tidelog.net.http_request import NoAnswer, NotSent, send
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
     from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.http.console")
@@ -22,7 +22,7 @@ WAIT_S = 2.0
 ANSWER_BYTES_MAX = 4 << 20
 
 
-async def ask(around: Surroundings, node: NodeId, address: str) -> Any:
+async def ask(around: GatewayServices, node: NodeId, address: str) -> Any:
     """The broker's answer, parsed from JSON; None when the broker cannot be asked."""
     http_address = around.http_of(node)
     if http_address is None:

@@ -30,7 +30,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.admin.groups import GroupListing
     from tidelog.client.admin.log_dirs import LogDir
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class ClusterSnapshot:
 
 
 class ClusterPoller:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self.history = ClusterHistory()
         self.snapshot = ClusterSnapshot()

@@ -12,7 +12,7 @@ from tidelog.config.damaged_partitions import show_damaged
 from tidelog.storage.integrity.damaged_logs import damaged_logs
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
 
 _PAGE_BYTES = resource.getpagesize()
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -20,10 +20,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 COUNTERS = ("messages_in", "messages_out", "bytes_in", "bytes_out", "requests", "errors", "isr_shrinks")
 
 
-def process_figures(around: Surroundings) -> dict[str, Any]:
+def process_figures(around: GatewayServices) -> dict[str, Any]:
     """Numbers, lists of numbers, and the damaged logs.  Counters start at 0 with the process."""
     counts = around.partitions.counts()
-    tally = around.services.tallies.requests
+    tally = around.services.counters.requests
     requests, produce_times = 0, []
     for key, count, *_, times in tally.read():
         requests += count

@@ -12,13 +12,13 @@ from starlette.routing import Router
 from starlette.types import Message, Scope
 
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import Surroundings
+from tidelog.gateways.http.surroundings import GatewayServices
 
 MEDIA_TYPE = b"application/vnd.schemaregistry.v1+json"
 
 
 class RegistryClient:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: GatewayServices) -> None:
         self._around = around
         self._router: Router | None = None
 

@@ -18,7 +18,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.consumer.consumer import Consumer
     from tidelog.client.consumer.fetch.assigned_partition import Record
-    from tidelog.gateways.http.surroundings import Surroundings
+    from tidelog.gateways.http.surroundings import GatewayServices
 
 WINDOW = 500  # messages of one partition in one step of a search
 WINDOWS_MAX = 5_000  # messages of all partitions in one step
@@ -68,7 +68,7 @@ class MessagePage:
     scanned: int
 
 
-def open_consumer(around: Surroundings, committed: bool) -> Consumer:
+def open_consumer(around: GatewayServices, committed: bool) -> Consumer:
     from tidelog.client.consumer.consumer import Consumer
 
     return Consumer(
@@ -83,7 +83,7 @@ def open_consumer(around: Surroundings, committed: bool) -> Consumer:
     )
 
 
-async def read(around: Surroundings, query: MessageQuery, readers: asyncio.Semaphore) -> MessagePage:
+async def read(around: GatewayServices, query: MessageQuery, readers: asyncio.Semaphore) -> MessagePage:
     """`readers` bounds how many searches run at the same time."""
     async with readers, open_consumer(around, query.committed) as consumer:
         names = [TopicPartition(query.topic, index) for index in query.partitions]
