@@ -10,13 +10,13 @@ import click
 
 from tidelog import errors
 from tidelog._speed.log.request_metrics import END_TO_END_BOUNDS_MS, TIME_BOUNDS_MS
-from tidelog.broker.pulse import DELAY_BOUNDS_MS
+from tidelog.broker.metrics.load_meter import DELAY_BOUNDS_MS
 from tidelog.broker.routes import ROUTES
 from tidelog.cli import cli
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from tidelog.config.tables.groups import GROUP_SETTINGS
 from tidelog.gateways.metrics.families import FAMILIES
-from tidelog.storage.flusher import FLUSH_BOUNDS_MS
+from tidelog.storage.flush.flusher import FLUSH_BOUNDS_MS
 from tidelog.wire.apis import APIS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"

@@ -15,8 +15,8 @@ from tidelog.config import TopicConfig
 from tidelog.record.builder import build_batch
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
+from tidelog.storage.open_files import OpenFiles
 from tidelog.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000

@@ -17,8 +17,8 @@ from tidelog.config import TopicConfig
 from tidelog.replication.partition import HostedPartition
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
+from tidelog.storage.open_files import OpenFiles
 from tidelog.types import Epoch, NodeId, TopicPartition
 
 TOPIC = Topic("bench", UUID(int=1), 1)

@@ -8,7 +8,7 @@ from random import Random
 from tests.contract.test_metadata_store import world
 from tests.contract.world import World
 from tidelog.config import BrokerConfig
-from tidelog.metadata.access_records import CredentialName
+from tidelog.metadata.access.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId

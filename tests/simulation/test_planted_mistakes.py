@@ -12,13 +12,13 @@ from tests.simulation.play import Profile, play
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tests.simulation.trouble import End
-from tidelog.storage import snapshots
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.disk import Disk
-from tidelog.storage.flusher import Flusher
+from tidelog.storage.flush.flusher import Flusher
 from tidelog.storage.integrity import scan
-from tidelog.storage.producers import CorruptSnapshot, Producers
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.producer_state import snapshots
+from tidelog.storage.producer_state.producers import CorruptSnapshot, Producers
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.storage.segments.segment import Segment
 from tidelog.testing import VirtualDisk
 

@@ -29,7 +29,7 @@ from tests.simulation.trouble import (
 from tests.simulation.world import World
 from tidelog import errors
 from tidelog.replication.partition import HostedPartition
-from tidelog.storage.producers import Producers
+from tidelog.storage.producer_state.producers import Producers
 from tidelog.storage.segments.txn_index import TxnIndex
 from tidelog.testing import Crashed, run, seeds
 from tidelog.transactions.coordinator import TransactionCoordinator

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
+from tidelog.app.environment import BrokerEnvironment
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.config import BrokerConfig
 from tidelog.errors import NONE
 from tidelog.metadata.sqlite.store import SqliteStore, connect

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.access.principals import USER, Principal
 from tidelog.access.scram import TokenLogin
-from tidelog.metadata.access_records import TokenRecord
+from tidelog.metadata.access.access_records import TokenRecord
 from tidelog.net.scram import ITERATIONS_MIN, ScramCredential
 
 RENEWERS_MAX = 100

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 
 from tidelog.config.first_users import FirstUser
-from tidelog.metadata.access_records import CredentialName
+from tidelog.metadata.access.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.net.scram import SALT_BYTES, ScramCredential
 

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
+from tidelog.app.broker_replication import BrokerReplication
+from tidelog.app.environment import BrokerEnvironment, system
 from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
-from tidelog.app.replicating import BrokerReplication
 from tidelog.app.security_warnings import open_to_everybody, powerless_broker
-from tidelog.app.surroundings import BrokerEnvironment, system
 from tidelog.broker.access import Access
-from tidelog.broker.connection_quotas import ConnectionQuotas
+from tidelog.broker.bounds.connection_quotas import ConnectionQuotas
+from tidelog.broker.bounds.quota_manager import QuotaManager
 from tidelog.broker.fetch_sessions import FetchSessions
-from tidelog.broker.figures import MetricSources
 from tidelog.broker.gate import Gate
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.login import Logins
-from tidelog.broker.pulse import LoadMeter
-from tidelog.broker.quota_manager import QuotaManager
+from tidelog.broker.metrics.counters import BrokerCounters
+from tidelog.broker.metrics.load_meter import LoadMeter
+from tidelog.broker.metrics.metric_sources import MetricSources
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
-from tidelog.broker.tallies import BrokerCounters
 from tidelog.config import BrokerConfig
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
@@ -49,32 +49,32 @@ from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartition
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.logs import parse_levels, set_up
-from tidelog.metadata.access_records import CredentialName
+from tidelog.metadata.access.access_records import CredentialName
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.elections.unclean_restart import known_directories, remember_directories, report
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.store import MetadataStore
-from tidelog.metadata.unclean_restart import known_directories, remember_directories, report
 from tidelog.registry.coordinator import SchemaRegistry
+from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.directory_failure import DirectoryFailure
-from tidelog.replication.pace import CopyPacer
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.background import Background, Intervals
 from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
-from tidelog.storage.recovery import Report
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.recovery import Report
 from tidelog.transactions.coordinator import TransactionCoordinator
 from tidelog.transactions.markers import TransactionMarkers
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import BrokerEnvironment as Gateways
+    from tidelog.gateways.http.services import GatewayServices as Gateways
 
 log = logging.getLogger("tidelog")
 
@@ -133,7 +133,9 @@ class Broker:
         self._dirs = LogDirs(dirs, controller.topic_config)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
-        pace = CopyPacer(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
+        pace = CopyPacer(
+            around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second
+        )
         self._partitions = Partitions(node, self._dirs, controller.image, controller.topic_config, pace)
         await self._partitions.start()
         self._replicating = BrokerReplication(
@@ -380,7 +382,7 @@ class Broker:
 
     def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
         from tidelog.gateways.http.clients import GatewayClients, Loopback
-        from tidelog.gateways.http.surroundings import BrokerEnvironment as Gateways
+        from tidelog.gateways.http.services import GatewayServices as Gateways
         from tidelog.gateways.http.tls import peer_tls
 
         listener, config = self._inter_broker_listener(), self._controller.config

@@ -1,6 +1,6 @@
 """The condition of a broker's replicas when the broker starts: certain, or in doubt, and why.
 
-It is read from the results of recovery and the marks in the log directories; `metadata.unclean_restart` reports it."""
+It is read from the results of recovery and the marks in the log directories; `metadata.elections.unclean_restart` reports it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG, ReplicaCondition
-from tidelog.metadata.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.elections.replica_doubts import EMPTY_LOG, NO_LOG, ReplicaCondition
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs

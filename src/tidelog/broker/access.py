@@ -12,8 +12,8 @@ from tidelog.access.quotas import Quotas, QuotaWindows
 from tidelog.access.scram import ScramCredentials
 from tidelog.access.tokens import Tokens, TokenSettings
 from tidelog.config import BrokerConfig
-from tidelog.metadata.access_records import SECRET_BYTES
-from tidelog.metadata.image import Image
+from tidelog.metadata.access.access_records import SECRET_BYTES
+from tidelog.metadata.image.image import Image
 from tidelog.net.on_behalf import BROKER
 from tidelog.net.scram import ScramCredential
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tidelog import errors
 from tidelog._speed.wire.session import Rules
 from tidelog.access.acls import Authorizer
-from tidelog.broker.quota_manager import QuotaManager
+from tidelog.broker.bounds.quota_manager import QuotaManager
 from tidelog.broker.session import Session
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 

@@ -15,16 +15,16 @@ from tidelog._speed.wire.connection import Answer
 from tidelog._speed.wire.frames import request_header
 from tidelog._speed.wire.shortcut import ProduceShortcut
 from tidelog.broker.bounds.fair_threads import FairQueue
+from tidelog.broker.bounds.quota_manager import measured
+from tidelog.broker.bounds.request_memory import queued_bytes_max
 from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.all_topics import all_topics, asks_for_many
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce.produce import produce, settle_delayed
-from tidelog.broker.memory import queued_bytes_max
-from tidelog.broker.quota_manager import measured
 from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.broker.session import Session
-from tidelog.groups.held import HeldAnswer
+from tidelog.groups.held_heartbeats import HeldAnswer
 from tidelog.metadata.topics.names import INTERNAL
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import encode_response, response_start

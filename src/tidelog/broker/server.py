@@ -14,11 +14,14 @@ from typing import Any
 
 from tidelog._speed.wire.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
+from tidelog.broker.bounds.connection_quotas import ConnectionQuotas
 from tidelog.broker.bounds.fair_threads import FairThreads
 from tidelog.broker.bounds.stalled_readers import StalledReaders
-from tidelog.broker.bounds.strangers import UnauthenticatedConnection, UnauthenticatedConnections
+from tidelog.broker.bounds.unauthenticated_connections import (
+    UnauthenticatedConnection,
+    UnauthenticatedConnections,
+)
 from tidelog.broker.connection import ClientConnection
-from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
@@ -220,7 +223,9 @@ class Server:
     def _security(self, listener: str) -> ListenerSecurity:
         return self._config().security.get(listener) or ListenerSecurity()
 
-    async def _encrypt(self, stranger: UnauthenticatedConnection, accepted: Any, security: ListenerSecurity) -> None:
+    async def _encrypt(
+        self, stranger: UnauthenticatedConnection, accepted: Any, security: ListenerSecurity
+    ) -> None:
         stream, name, peer = None, stranger.listener, stranger.peer
         try:
             stream = TlsSocket(accepted, self._tls[name].get(), None, server=True)

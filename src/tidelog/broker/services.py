@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog._speed.wire.connection import QueuedBytes
 from tidelog.broker.gate import Gate
-from tidelog.broker.opening import Opening
+from tidelog.broker.handlers.produce.open_batch import Opening
+from tidelog.broker.metrics.counters import BrokerCounters
 from tidelog.broker.session import Session
-from tidelog.broker.tallies import BrokerCounters
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.types import NodeId
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.groups.share.partitions import SharePartitions
     from tidelog.groups.share.state_coordinator import ShareStateCoordinator
     from tidelog.metadata.controller import Controller
-    from tidelog.metadata.image import Image
+    from tidelog.metadata.image.image import Image
     from tidelog.metadata.producer_ids import ProducerIdAllocator
     from tidelog.registry.coordinator import SchemaRegistry
     from tidelog.replication.in_sync import InSync

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog._speed.wire.session import Rules, SessionState
-from tidelog.broker.refusals import Refusals
-from tidelog.broker.turns import PipeliningWatch
+from tidelog.broker.bounds.pipelining import PipeliningWatch
+from tidelog.broker.refused_batches import Refusals
 
 if TYPE_CHECKING:
-    from tidelog.broker.quota_manager import SessionLimits
+    from tidelog.broker.bounds.quota_manager import SessionLimits
     from tidelog.types import NodeId
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -35,12 +35,12 @@ class Session(SessionState):
         "login_refused",
         "of_token",
         "peer",
+        "pipelining",
         "principal",
         "protocol",
         "refusals",
         "software_name",
         "software_version",
-        "pipelining",
     )
 
     def __init__(self, rules: Rules, listener: str, peer: str, protocol: str = "PLAINTEXT") -> None:

@@ -8,7 +8,7 @@ import textwrap
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
 
 KIND = click.Choice(["topic", "broker", "group"])
 DOCS_WIDTH = 96

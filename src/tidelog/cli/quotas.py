@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
 from tidelog.wire.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -13,7 +13,7 @@ from tidelog.cli.session import Failure, command_help, pairs
 if TYPE_CHECKING:
     from tidelog.app.secure_start import SecureStart
     from tidelog.config.first_users import FirstUser
-    from tidelog.metadata.access_records import CredentialName
+    from tidelog.metadata.access.access_records import CredentialName
 
 SECURE_OWNS = (
     "listeners",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.disks import disks
+from tidelog.cli.cluster.disks import disks
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, CreatedTopic, Topic

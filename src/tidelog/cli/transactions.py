@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, Finite, CommandSession, broker_options, command_help, run
+from tidelog.cli.session import CommandSession, Failure, Finite, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.client.admin.transaction_admin import TransactionDescription
@@ -159,7 +159,11 @@ tidelog transactions abort --topic orders --partition 3 --start-offset 4711
 )
 @broker_options
 def abort(
-    session: CommandSession, id: str | None, topic: str | None, partition: int | None, start_offset: int | None
+    session: CommandSession,
+    id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
 ) -> None:
     place = (topic, partition, start_offset)
     if id is not None and place == (None, None, None):

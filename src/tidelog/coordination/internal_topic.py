@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.topics.plans import TopicSpec
 
 NAMES_MAX = 16_384  # names whose partition is cached

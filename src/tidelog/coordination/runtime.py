@@ -16,14 +16,14 @@ from tidelog.clock import Clock
 from tidelog.coordination.internal_topic import InternalTopic, partition_for
 from tidelog.coordination.records import RecordTypes
 from tidelog.coordination.shard import NO_PRODUCER, M, Shard
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image
 from tidelog.record.builder import Marker, read_marker
 from tidelog.record.reader import Batch, read_batches
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
+from tidelog.storage.fetched_log import fetch_bytes
 from tidelog.storage.log import Log
-from tidelog.storage.reading import fetch_bytes
 from tidelog.types import Epoch, NodeId
 
 log = logging.getLogger("tidelog.coordination")

@@ -18,12 +18,12 @@ from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.coordination.timers import Timers
+from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
-from tidelog.groups.replays import new_machine
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image
 from tidelog.replication.partitions import Partitions
 from tidelog.types import NodeId
 

@@ -2,7 +2,7 @@
 
 Each type of group
 - lists its records in `groups/record_types.py`;
-- has a row in `groups/replays.py` for each key type: a function `(machine, key, value, producer_id)` that applies a
+- has a row in `groups/record_replay.py` for each key type: a function `(machine, key, value, producer_id)` that applies a
   record to the state; `value` None deletes.  The function does the same for a new record and for one that is read at a
   load, and it must not fail: a record in the log is a fact;
 - keeps its groups in `machine.groups` by group id, and implements `groups.group.Group`, so that offsets, ListGroups,

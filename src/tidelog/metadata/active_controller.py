@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.errors import TidelogError
-from tidelog.metadata import elections, records
-from tidelog.metadata.changes import Update
-from tidelog.metadata.elections import NextState, due
-from tidelog.metadata.image import Image
-from tidelog.metadata.leaderless import LeaderlessLog
+from tidelog.metadata import records
+from tidelog.metadata.elections import elections
+from tidelog.metadata.elections.elections import NextState, due
+from tidelog.metadata.elections.leaderless import LeaderlessLog
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Compare, MetadataStore
 from tidelog.types import NodeId, TopicPartition

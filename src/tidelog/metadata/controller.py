@@ -21,11 +21,12 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import changes, doubts, elections, reassignments, records
-from tidelog.metadata.access_controller import AccessController, Swap
+from tidelog.metadata import reassignments, records
+from tidelog.metadata.access.access_controller import AccessController, Swap
 from tidelog.metadata.batched_watch import batched_changes
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import NO_CONFIGS, Image, TopicImage
+from tidelog.metadata.elections import elections, replica_doubts
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import NO_CONFIGS, Image, TopicImage, changes
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (
@@ -365,7 +366,7 @@ class Controller:
             if topic is None or partition is None:
                 return False, Swap([], [])
             live = frozenset(broker.node_id for broker in image.live_brokers)
-            record = doubts.handed_over(partition, self._node, cause, reach, live)
+            record = replica_doubts.handed_over(partition, self._node, cause, reach, live)
             if record is None:
                 return False, Swap([], [])
             return True, _put_state(topic.id, partition.index, record, partition.revision)
@@ -396,7 +397,9 @@ class Controller:
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
             record = (
-                None if partition is None else doubts.rolled_back(partition, self._node, reach, last_epoch)
+                None
+                if partition is None
+                else replica_doubts.rolled_back(partition, self._node, reach, last_epoch)
             )
             if topic is None or partition is None or record is None:
                 return False, Swap([], [])

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.metadata.image import Image, PartitionImage
+from tidelog.metadata.image.image import Image, PartitionImage
 from tidelog.metadata.records import PartitionRecord
 from tidelog.types import NodeId, TopicPartition
 

@@ -4,8 +4,8 @@ The counts come from the updates of the metadata, whichever broker caused the ch
 
 from __future__ import annotations
 
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import PartitionImage, changed_partitions
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import PartitionImage, changed_partitions
 from tidelog.types import NodeId
 
 

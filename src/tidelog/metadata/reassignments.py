@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tidelog import errors
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata.records import PartitionRecord
 from tidelog.types import NodeId
 

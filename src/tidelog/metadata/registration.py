@@ -11,7 +11,7 @@ import logging
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
 from tidelog.metadata.store import (
     ABSENT,

@@ -15,13 +15,13 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.coordination.runtime import CoordinatorRuntime
-from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image.changes import Update
 from tidelog.net.http_request import NoAnswer, NotSent, send
 from tidelog.record.reader import read_batches
 from tidelog.registry.validation import SchemaIdCheck, SchemaValidation, subject_wanted
 from tidelog.replication.partitions import Partitions
-from tidelog.storage.reading import fetch_bytes
+from tidelog.storage.fetched_log import fetch_bytes
 from tidelog.types import NodeId
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from tidelog.clock import Clock
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image
 
 KEY, VALUE = "confluent.key.schema.validation", "confluent.value.schema.validation"
 KNOWN_MAX = 10_000

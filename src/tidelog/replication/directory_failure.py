@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidelog import errors
-from tidelog.metadata.doubts import NO_LOG
-from tidelog.metadata.image import Image
+from tidelog.metadata.elections.replica_doubts import NO_LOG
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.records import Cause
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.metadata import image as metadata
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, TopicImage, changed_partitions
+from tidelog.metadata.image import image as metadata
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image, TopicImage, changed_partitions
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining, out_of_date
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions

@@ -2,7 +2,7 @@
 
 A replica whose log has records of a newer leader epoch than the metadata know neither leads nor follows: the stored
 in-sync set is of the past.  Its broker reports how far the log reaches, so do the brokers of all other replicas, and the
-controller elects the best log in an epoch that no log has seen.  Called by `app.replicating`."""
+controller elects the best log in an epoch that no log has seen.  Called by `app.broker_replication`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from functools import partial
 from typing import Protocol
 
 from tidelog import errors
-from tidelog.metadata.changes import Update
-from tidelog.metadata.doubts import EMPTY_LOG, NO_LOG
-from tidelog.metadata.image import Image, changed_partitions
+from tidelog.metadata.elections.replica_doubts import EMPTY_LOG, NO_LOG
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image, changed_partitions
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
@@ -32,7 +32,9 @@ class RollbackMetadata(Protocol):
 
 
 class MetadataRollback:
-    def __init__(self, node: NodeId, partitions: Partitions, dirs: LogDirs, metadata: RollbackMetadata) -> None:
+    def __init__(
+        self, node: NodeId, partitions: Partitions, dirs: LogDirs, metadata: RollbackMetadata
+    ) -> None:
         self._node = node
         self._partitions = partitions
         self._dirs = dirs

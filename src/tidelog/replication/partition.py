@@ -17,10 +17,10 @@ from tidelog.record.builder import EndMarker, Marker, build_marker
 from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Accepted, Rules, accept
 from tidelog.replication.commit_status import Appended, appended_before, not_led, too_few
-from tidelog.replication.following import runs
-from tidelog.replication.state import ReplicaState
+from tidelog.replication.delayed_fetch import FetchWait
+from tidelog.replication.follower_fetch import runs
+from tidelog.replication.replica_state import ReplicaState
 from tidelog.replication.throttle import throttled
-from tidelog.replication.waiters import FetchWait
 from tidelog.storage.log import Log
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 

@@ -15,10 +15,10 @@ from uuid import UUID
 from tidelog import errors
 from tidelog._speed.log.append import sum_counts
 from tidelog.config import TopicConfig
-from tidelog.metadata import image as metadata
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, TopicImage, changed_partitions
-from tidelog.replication.pace import CopyPacer
+from tidelog.metadata.image import image as metadata
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image, TopicImage, changed_partitions
+from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.partition import HostedPartition
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.dirs.moving import Move

@@ -14,7 +14,7 @@ import logging
 from typing import Protocol
 
 from tidelog import errors
-from tidelog.metadata.image import BrokerImage, Image
+from tidelog.metadata.image.image import BrokerImage, Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
 from tidelog.metadata.store import Compare, Delete, MetadataStore
 from tidelog.net.requester import Requester, Unreachable

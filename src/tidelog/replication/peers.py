@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from tidelog import errors
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.records import Endpoint
 from tidelog.net.network import Network
 from tidelog.net.requester import R, Request, Requester, dial, shown

@@ -18,7 +18,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog._speed.log.batch import Header
 from tidelog.config.damaged_partitions import DAMAGED, parse_damaged
-from tidelog.metadata.image import Image, PartitionImage
+from tidelog.metadata.image.image import Image, PartitionImage
 from tidelog.metadata.records import Cause
 from tidelog.net.requester import R, Request
 from tidelog.record.reader import read_batches

@@ -15,7 +15,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.net.requester import Requester
-from tidelog.replication.following import CHECK_IT, Key, FollowerFetchSession, Wanted, cut_at
+from tidelog.replication.follower_fetch import CHECK_IT, FollowerFetchSession, Key, Wanted, cut_at
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.throttle import NO_LIMIT, Throttle
 from tidelog.storage.log import is_offline, is_unfit

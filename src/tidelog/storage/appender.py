@@ -13,13 +13,13 @@ from tidelog._speed.log.append import NativeAppender
 from tidelog._speed.log.batch import Header
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
-from tidelog.storage import snapshots
 from tidelog.storage.cutter import Cutter
 from tidelog.storage.disk import File
-from tidelog.storage.durability import GroupAppend
-from tidelog.storage.flusher import Plan
-from tidelog.storage.log_folder import Covered
+from tidelog.storage.flush.durability import GroupAppend
+from tidelog.storage.flush.flusher import Plan
+from tidelog.storage.flush.log_folder import Covered
 from tidelog.storage.log_state import LogState
+from tidelog.storage.producer_state import snapshots
 from tidelog.storage.roller import Roller
 from tidelog.storage.segments import rolling
 from tidelog.storage.segments.segment import Segment

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from tidelog.errors import OffsetOutOfRange
-from tidelog.storage import snapshots
-from tidelog.storage.loading import list_segments
 from tidelog.storage.log_state import LogState
+from tidelog.storage.producer_state import snapshots
+from tidelog.storage.recovery.loading import list_segments
 from tidelog.storage.retention import UNLIMITED, deletable
 from tidelog.storage.roller import Roller
 from tidelog.storage.segments import rolling, swapping

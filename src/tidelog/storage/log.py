@@ -11,18 +11,18 @@ import asyncio
 
 from tidelog._speed.log.append import NativeLog
 from tidelog.config import TopicConfig
-from tidelog.storage import snapshots
 from tidelog.storage.appender import Appender
 from tidelog.storage.cutter import Cutter
 from tidelog.storage.dirs.volume import Volume
-from tidelog.storage.epochs import Epochs
+from tidelog.storage.fetched_log import NotHereYet, Records
 from tidelog.storage.integrity.damage import BadRange
-from tidelog.storage.loading import Loaded, load
+from tidelog.storage.leader_epochs import Epochs
 from tidelog.storage.log_state import LogState
-from tidelog.storage.lookup import Known, TimedOffset
-from tidelog.storage.producers import Producers
+from tidelog.storage.offset_lookup import Known, TimedOffset
+from tidelog.storage.producer_state import snapshots
+from tidelog.storage.producer_state.producers import Producers
 from tidelog.storage.reader import Reader
-from tidelog.storage.reading import NotHereYet, Records
+from tidelog.storage.recovery.loading import Loaded, load
 from tidelog.storage.roller import Roller
 from tidelog.storage.segments.txn_index import Aborted
 from tidelog.types import TopicPartition

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from tidelog._speed.log.append import NativeLogState
 from tidelog.config import TopicConfig
 from tidelog.storage.dirs.volume import Volume
-from tidelog.storage.durability import Durability
-from tidelog.storage.epochs import Epochs
+from tidelog.storage.flush.durability import Durability
 from tidelog.storage.integrity.damage import Damage
-from tidelog.storage.loading import Loaded
-from tidelog.storage.producers import Producers
-from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.leader_epochs import Epochs
+from tidelog.storage.producer_state.producers import Producers
+from tidelog.storage.recovery.loading import Loaded
+from tidelog.storage.segments.segments import Segments
 from tidelog.types import TopicPartition
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 
 from tidelog._speed.log.batch import Header
 from tidelog.errors import CorruptMessage, OffsetOutOfRange
-from tidelog.storage import aborted, lookup
+from tidelog.storage import offset_lookup
+from tidelog.storage.fetched_log import RecordBytes, Records, Slice
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.log_state import LogState
-from tidelog.storage.lookup import Known, TimedOffset
-from tidelog.storage.reading import RecordBytes, Records, Slice
-from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.offset_lookup import Known, TimedOffset
+from tidelog.storage.producer_state import aborted
 from tidelog.storage.segments.segment import Segment
+from tidelog.storage.segments.segments import Segments
 from tidelog.storage.segments.txn_index import Aborted
 
 
@@ -70,11 +71,13 @@ class Reader:
     def offset_for_time(self, timestamp: int, opened: Known | None = None) -> TimedOffset | None:
         """The first record that is not older than `timestamp`; see `lookup` for `opened`."""
         log = self._log
-        return self._look_up(lambda: lookup.offset_for_time(log.segments, timestamp, log.start, opened))
+        return self._look_up(
+            lambda: offset_lookup.offset_for_time(log.segments, timestamp, log.start, opened)
+        )
 
     def max_timestamp(self, opened: Known | None = None) -> TimedOffset | None:
         """The first record that has the largest timestamp."""
-        return self._look_up(lambda: lookup.max_timestamp(self._log.segments, opened))
+        return self._look_up(lambda: offset_lookup.max_timestamp(self._log.segments, opened))
 
     def _look_up(self, search: Callable[[], TimedOffset | None]) -> TimedOffset | None:
         self._log.check_online()

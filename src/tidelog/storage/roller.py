@@ -6,11 +6,11 @@ The last segment is the only one that is appended to.  A roll that fails leaves 
 from __future__ import annotations
 
 from tidelog.config import TopicConfig
-from tidelog.storage import snapshots
 from tidelog.storage.log_state import LogState
+from tidelog.storage.producer_state import snapshots
 from tidelog.storage.segments import rolling
+from tidelog.storage.segments.deleted_segments import DeletedSegments
 from tidelog.storage.segments.segment import Segment
-from tidelog.storage.segments.trash import DeletedSegments
 
 
 class Roller:

@@ -132,9 +132,9 @@ class InnerBroker(LocalBroker):
             ready.set()
 
     async def _serve_until_asked(self, ready: threading.Event, metadata: ThreadPoolExecutor) -> None:
+        from tidelog.app.environment import system
         from tidelog.app.lifecycle import Broker
         from tidelog.app.stores import METADATA_FILE
-        from tidelog.app.surroundings import system
         from tidelog.config import BrokerConfig
         from tidelog.metadata.sqlite.store import SqliteStore
 

@@ -18,8 +18,8 @@ from tidelog.config import BrokerConfig
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
-from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image.changes import Update
 from tidelog.replication.partition import Ending
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers

@@ -21,7 +21,7 @@ from tidelog.access.plain import parse_plain
 from tidelog.access.principals import KerberosNamer, NoRuleApplies, Principal, SslPrincipalMapper
 from tidelog.access.scram import REFUSED, ScramCredentials, ScramServer
 from tidelog.errors import InvalidConfig, InvalidRequest, SaslAuthenticationFailed
-from tidelog.metadata.access_records import quota_entity, quota_key
+from tidelog.metadata.access.access_records import quota_entity, quota_key
 from tidelog.net.scram import ScramCredential
 from tidelog.net.scram_client import ScramClient
 from tidelog.wire.client_quotas import QuotaEntity

@@ -15,8 +15,8 @@ from typing import Any
 from tests.property.broker.requests import Known
 from tidelog._speed.wire.delayed_produce import DelayedProduce
 from tidelog._speed.wire.frames import decode_fetch, decode_produce, request_header
+from tidelog.app.environment import BrokerEnvironment
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.broker.router import Router
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.config import BrokerConfig

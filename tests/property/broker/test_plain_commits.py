@@ -12,7 +12,7 @@ from tests.property.broker.inside import TOPICS, Inside, run_inside
 from tests.property.broker.requests import bent
 from tidelog._speed.log.commits import offsets_batch, read_commit
 from tidelog.broker import router
-from tidelog.broker.handlers.groups import plain_commits
+from tidelog.broker.handlers.groups import fast_offset_commit
 from tidelog.groups.coordinator import OFFSETS_TOPIC
 from tidelog.groups.offsets.commits import OffsetCommit, entry_of
 from tidelog.groups.offsets.committed import NEVER
@@ -117,13 +117,13 @@ def play(seed: int) -> tuple[list[bytes | None], list[tuple[str, bytes]], list[o
 @pytest.mark.parametrize("seed", seeds(12))
 def test_both_handlers_answer_and_write_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = []
-    commit = plain_commits.commit_plainly
+    commit = fast_offset_commit.commit_plainly
 
     def watched(*asked: Any) -> Any:
         plain.append(commit(*asked))
         return plain[-1]
 
-    monkeypatch.setattr(plain_commits, "commit_plainly", watched)
+    monkeypatch.setattr(fast_offset_commit, "commit_plainly", watched)
     with_it = play(seed)
     monkeypatch.setattr(router, "PLAIN", {})
     assert play(seed) == with_it

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.metadata.sharded_map import ShardedMap
+from tidelog.metadata.image.sharded_map import ShardedMap
 
 keys = st.sampled_from([f"topic-{number}" for number in range(12)])
 steps = st.lists(st.dictionaries(keys, st.none() | st.integers(0, 3), max_size=6), max_size=10)

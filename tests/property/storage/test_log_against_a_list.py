@@ -25,9 +25,9 @@ from tests.unit.storage.making import FOLDER, NAME, NOW_MS, append, batch, conte
 from tidelog._speed.log.batch import walk
 from tidelog.config import TopicConfig
 from tidelog.record.reader import read_records
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Recovery, Report
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.recovery import Recovery, Report
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.storage.test_producers import header
 from tidelog.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
-from tidelog.storage.producers import BATCHES_KEPT, SEQUENCE_MAX, Producers
+from tidelog.storage.producer_state.producers import BATCHES_KEPT, SEQUENCE_MAX, Producers
 
 START = SEQUENCE_MAX - 20  # so that numbers wrap soon
 

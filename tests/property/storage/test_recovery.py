@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.storage.making import FOLDER, append, batch, make_volume, offsets, open_log
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
-from tidelog.storage.files import OpenFiles
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(index_interval_bytes=100)

@@ -15,12 +15,12 @@ from tidelog._speed.log.batch import walk
 from tidelog._speed.log.records import Record
 from tidelog.config import TopicConfig
 from tidelog.record import EndMarker, Marker, build_batch, build_marker
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.damage_notes import note_damage
 from tidelog.storage.integrity.restoring import fits, restore
 from tidelog.storage.integrity.verification import find_damage
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=700, index_interval_bytes=100)

@@ -16,7 +16,7 @@ from tests.simulation.cluster.play import SETTINGS, TOPICS, Profile, play
 from tests.simulation.cluster.world import Cluster, LeaderOf
 from tests.simulation.producers import Producer
 from tests.simulation.readers import read_all
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.replication.partition import HostedPartition
 from tidelog.testing import run
 from tidelog.types import TopicPartition

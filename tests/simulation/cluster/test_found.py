@@ -12,7 +12,7 @@ from tests.simulation.cluster.world import Cluster, LeaderOf, host
 from tests.simulation.readers import read_all
 from tests.simulation.test_found import batch, code_of
 from tidelog import errors
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata.store import Put
 from tidelog.testing import run
 from tidelog.testing.metadata import Backup

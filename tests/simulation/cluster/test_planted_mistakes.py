@@ -23,14 +23,15 @@ from tests.simulation.invariants import Violated
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
 from tidelog.app import replica_condition
-from tidelog.metadata import active_controller, elections
+from tidelog.metadata import active_controller
+from tidelog.metadata.elections import elections
 from tidelog.replication import replica_fetcher
-from tidelog.replication.following import Wanted
+from tidelog.replication.follower_fetch import Wanted
 from tidelog.replication.partition import HostedPartition
-from tidelog.replication.state import ReplicaState
-from tidelog.storage import loading
+from tidelog.replication.replica_state import ReplicaState
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.storage.epochs import Epochs
+from tidelog.storage.leader_epochs import Epochs
+from tidelog.storage.recovery import loading
 from tidelog.types import Epoch, NodeId
 
 SEEDS = range(40)

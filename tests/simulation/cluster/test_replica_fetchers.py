@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from tests.simulation.cluster.play import play
-from tidelog.replication import follower
-from tidelog.replication.follower import CATCH_UP_BYTES_MAX
-from tidelog.replication.following import Key, Wanted
+from tidelog.replication import leader_fetchers
+from tidelog.replication.follower_fetch import Key, Wanted
+from tidelog.replication.leader_fetchers import CATCH_UP_BYTES_MAX
 from tidelog.replication.replica_fetcher import ReplicaFetcher
 from tidelog.storage.log import Log, is_offline
 from tidelog.wire.messages.fetch import FetchResponse
@@ -61,7 +61,7 @@ def test_what_catches_up_is_on_disk_before_there_is_much_of_it(monkeypatch: pyte
             it.recovery_point >= min(end, it.end) for it, end in ends.items() if not is_offline(it)
         )
 
-    monkeypatch.setattr(follower, "UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES)
+    monkeypatch.setattr(leader_fetchers, "UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES)
     monkeypatch.setattr(ReplicaFetcher, "_ask", checked)
     monkeypatch.setattr(ReplicaFetcher, "_write_out", seen)
     for seed in range(4):

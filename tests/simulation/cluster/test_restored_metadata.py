@@ -16,7 +16,7 @@ from tests.simulation.cluster.test_found import (
     stored,
     values,
 )
-from tidelog.app.replicating import HAND_OVER_S_MAX
+from tidelog.app.broker_replication import HAND_OVER_S_MAX
 from tidelog.metadata.store import Put
 from tidelog.testing import run
 from tidelog.testing.metadata import Backup

@@ -10,10 +10,10 @@ from tests.simulation.cluster.survivors import Survivors
 from tests.simulation.history import PartitionHistory
 from tests.simulation.world import TRAVEL_MS
 from tidelog import errors
+from tidelog.app.environment import BrokerEnvironment
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import BrokerEnvironment
 from tidelog.config import BrokerConfig
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata.store import Changes, MetadataStore
 from tidelog.net.requester import R, Request, Requester, dial
 from tidelog.replication.partition import HostedPartition

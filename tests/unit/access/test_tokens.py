@@ -17,7 +17,7 @@ from tidelog.access.tokens import (
     renewed,
     token_hmac,
 )
-from tidelog.metadata.access_records import TokenRecord
+from tidelog.metadata.access.access_records import TokenRecord
 from tidelog.net.scram import ScramCredential
 
 DAY = 86_400_000

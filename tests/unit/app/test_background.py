@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidelog import errors
+from tidelog.app.environment import system
 from tidelog.app.lifecycle import Broker
-from tidelog.app.surroundings import system
 from tidelog.config import BrokerConfig
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.broker.admin import Admin, versions
 from tidelog import errors, testing
-from tidelog.metadata.access_records import CredentialName
+from tidelog.metadata.access.access_records import CredentialName
 from tidelog.net.scram import ScramCredential
 from tidelog.wire.messages import alter_client_quotas as alter_quotas
 from tidelog.wire.messages import describe_client_quotas as quotas

@@ -11,8 +11,8 @@ import pytest
 from tests.property.broker.inside import Inside, run_inside
 from tidelog.broker.routes import FETCH, PRODUCE
 from tidelog.record import BatchBuilder
+from tidelog.storage.fetched_log import NotHereYet, RecordBytes
 from tidelog.storage.log import Log
-from tidelog.storage.reading import NotHereYet, RecordBytes
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

@@ -14,12 +14,12 @@ from tidelog.metadata.controller import Controller
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite.store import SqliteStore, connect
-from tidelog.replication.pace import CopyPacer
+from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualClock, VirtualDisk
 from tidelog.types import NodeId
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue

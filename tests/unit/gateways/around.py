@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from starlette.types import ASGIApp, Message
 
-from tidelog.broker.figures import MetricSources
 from tidelog.broker.gate import Gate
+from tidelog.broker.metrics.metric_sources import MetricSources
 from tidelog.broker.services import Services
 from tidelog.config import BrokerConfig
 from tidelog.gateways.http.clients import GatewayClients
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 
 
 @dataclass

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 from tidelog.errors import LeaderNotAvailable
 from tidelog.gateways.http.guard import streamed
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 
 
 def routes(around: GatewayServices) -> list[BaseRoute]:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from tests.unit.gateways.around import surroundings
 from tidelog.broker.services import Services
 from tidelog.gateways.http.rights import OPEN, RIGHTS, is_open
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.http.table import GATEWAYS
 from tidelog.gateways.registry import rights as registry_rights
 from tidelog.gateways.registry.rights import topic_of

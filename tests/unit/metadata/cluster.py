@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 from tidelog.config import BrokerConfig
-from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
+from tidelog.metadata.elections.replica_doubts import NO_LOG, ReplicaCondition
+from tidelog.metadata.elections.unclean_restart import report
+from tidelog.metadata.image.changes import Update
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite.store import SqliteStore, connect
-from tidelog.metadata.unclean_restart import report
 from tidelog.testing import VirtualClock
 from tidelog.types import NodeId
 

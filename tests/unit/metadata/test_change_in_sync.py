@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.metadata.cluster import NODE, Node
 from tidelog import testing
-from tidelog.metadata.doubts import ReplicaCondition
+from tidelog.metadata.elections.replica_doubts import ReplicaCondition
+from tidelog.metadata.elections.unclean_restart import report
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining
 from tidelog.metadata.records import Cause, PartitionRecord, put_partition
 from tidelog.metadata.store import Compare, Operation, Unanswered
 from tidelog.metadata.topics.plans import TopicSpec
-from tidelog.metadata.unclean_restart import report
 from tidelog.types import NodeId, TopicPartition
 
 NAME, TWO = TopicPartition("a", 0), NodeId(2)

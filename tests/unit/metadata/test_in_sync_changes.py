@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata.image.image import BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata.image.sharded_map import ShardedMap
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining, next_in_sync, out_of_date
 from tidelog.metadata.records import PartitionRecord, Replicas, Tail
-from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId, TopicPartition
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

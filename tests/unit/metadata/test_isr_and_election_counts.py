@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.image.sharded_map import ShardedMap
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
-from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog import errors
-from tidelog.metadata.elections import next_state
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.elections.elections import next_state
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata.reassignments import begin, cancel
 from tidelog.metadata.records import PartitionRecord, Replicas
 from tidelog.types import NodeId

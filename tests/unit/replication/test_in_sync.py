@@ -7,8 +7,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from tidelog import errors, testing
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import BrokerImage, Image, PartitionImage, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange
 from tidelog.metadata.records import Endpoint, Tail
 from tidelog.replication.in_sync import InSync

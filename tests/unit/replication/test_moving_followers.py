@@ -10,9 +10,9 @@ import pytest
 from tests.unit.storage.making import HandClock, batch, offsets
 from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, PATHS, TOPIC_ID, slow_disks, started
 from tidelog import errors
-from tidelog.metadata.image import Image, PartitionImage, TopicImage
-from tidelog.metadata.sharded_map import ShardedMap
-from tidelog.replication.pace import CopyPacer
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.image.sharded_map import ShardedMap
+from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.dirs.log_dirs import LogDirs

@@ -11,10 +11,10 @@ import pytest
 
 from tests.unit.storage.making import HandClock, append, batch, fill, offsets
 from tests.unit.storage.test_log_dirs import CONFIG, ORDERS, TOPIC_ID, started
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image, PartitionImage, TopicImage
-from tidelog.metadata.sharded_map import ShardedMap
-from tidelog.replication.pace import CopyPacer
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.image.sharded_map import ShardedMap
+from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage import checkpoints

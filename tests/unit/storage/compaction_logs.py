@@ -12,7 +12,7 @@ from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
 from tidelog.storage.compaction.runner import InlineRunner, Runner
 from tidelog.storage.disk import Disk
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tidelog._speed.log.batch import walk
+from tidelog.storage.fetched_log import NotHereYet, RecordBytes, Records
 from tidelog.storage.log import Log
-from tidelog.storage.reading import NotHereYet, RecordBytes, Records
 
 ARRIVES_S = 0.3
 

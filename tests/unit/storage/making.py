@@ -13,9 +13,9 @@ from tidelog.record.builder import build_batch
 from tidelog.record.reader import read_records
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import Disk
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.fetched_log import Slice
 from tidelog.storage.log import Log
-from tidelog.storage.reading import Slice
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
 

@@ -13,7 +13,7 @@ from tidelog.storage import checkpoints
 from tidelog.storage.background import IDLE_FILES_MS, OPENED_PER_TICK, Background, Intervals
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 

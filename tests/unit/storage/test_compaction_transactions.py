@@ -67,7 +67,9 @@ def markers_in(found: bytes) -> dict[int, tuple[Marker, int, bool]]:
     return read
 
 
-def again(disk: SystemDisk, folder: str, found: bytes, job: CompactionJob, later_ms: int) -> tuple[bytes, CompactionJob]:
+def again(
+    disk: SystemDisk, folder: str, found: bytes, job: CompactionJob, later_ms: int
+) -> tuple[bytes, CompactionJob]:
     """The next round, over what the last one made."""
     (source,) = write_segments(disk, folder, {0: found})
     job = replace(job, sources=[source], now_ms=job.now_ms + later_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.storage.making import make_volume
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.segments.index import STEP_BYTES, CorruptIndex, OffsetIndex, TimeIndex
 from tidelog.testing import VirtualDisk
 

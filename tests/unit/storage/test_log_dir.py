@@ -13,7 +13,7 @@ from tidelog.config import TopicConfig
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
 from tidelog.storage.dirs.identity import CLEAN, PROPERTIES, read_last_run
 from tidelog.storage.dirs.log_dir import LogDirectory
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 

@@ -14,7 +14,7 @@ from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage, KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualDisk, run
 from tidelog.types import TopicPartition
 
@@ -26,7 +26,9 @@ PATHS = ("/a", "/b", "/c")
 
 def make_dirs(disks: list[VirtualDisk], config: TopicConfig = CONFIG) -> LogDirs:
     files, clock = OpenFiles(64), HandClock()
-    homes = [LogDirectory(path, disk, clock, Random(1), files) for path, disk in zip(PATHS, disks, strict=False)]
+    homes = [
+        LogDirectory(path, disk, clock, Random(1), files) for path, disk in zip(PATHS, disks, strict=False)
+    ]
     return LogDirs(homes, lambda topic: config)
 
 

@@ -11,9 +11,9 @@ from tests.unit.storage.making import FOLDER, NOW_MS, batch, fill, make_volume, 
 from tidelog.config import TopicConfig
 from tidelog.errors import KafkaStorageError
 from tidelog.storage.dirs.volume import Volume
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.salvage import find_losses, give_up_losses, read_lost
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.testing import VirtualDisk
 
 CONFIG = TopicConfig(segment_bytes=2000, index_interval_bytes=200)

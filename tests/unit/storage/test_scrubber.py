@@ -14,10 +14,10 @@ from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
 from tidelog.storage.log import Log
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualClock, VirtualDisk, run
 from tidelog.types import TopicPartition
 

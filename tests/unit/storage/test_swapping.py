@@ -10,9 +10,9 @@ import pytest
 from tests.unit.storage.making import FOLDER, append, batch, fill, make_volume, offsets, open_log
 from tidelog.config import TopicConfig
 from tidelog.storage.dirs.volume import Volume
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.storage.segments import swapping
 from tidelog.storage.segments.segment_files import KINDS, stem
 from tidelog.testing import VirtualDisk

@@ -18,8 +18,8 @@ from tidelog.errors import KafkaStorageError
 from tidelog.storage import checkpoints
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualDisk, run
 
 EPOCHS = f"{FOLDER}/{checkpoints.LEADER_EPOCHS}"

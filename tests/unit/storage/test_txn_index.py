@@ -19,9 +19,9 @@ from tidelog.record import BatchBuilder
 from tidelog.replication.partition import Ending, Enlisted, HostedPartition
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
-from tidelog.storage.loading import Torn
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Recovery
+from tidelog.storage.recovery.loading import Torn
+from tidelog.storage.recovery.recovery import Recovery
 from tidelog.storage.segments.segment_files import TXN_INDEX, stem
 from tidelog.storage.segments.txn_index import Aborted, TxnIndex, decode, sane
 from tidelog.testing import VirtualDisk, run

@@ -1,6 +1,6 @@
 """How far the followers of a partition are in the leader's epoch, and how far records are committed by that.
 
-`replication.state` has the rest of a leader's rules, and is the one caller besides the append and the fetch path.
+`replication.replica_state` has the rest of a leader's rules, and is the one caller besides the append and the fetch path.
 `tests/reference/replica_state.py` is the same in plain Python."""
 
 from libc.stdlib cimport free, realloc

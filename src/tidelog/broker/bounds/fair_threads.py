@@ -72,7 +72,9 @@ class FairQueue:
         turn = self._lines[most][-1]
         self._drop(most, turn)
         if not turn.done():
-            turn.set_exception(ThreadsCrowded(f"others have to wait less because {most} has the most waiting"))
+            turn.set_exception(
+                ThreadsCrowded(f"others have to wait less because {most} has the most waiting")
+            )
 
     def _drop(self, key: str, turn: asyncio.Future[None]) -> None:
         line = self._lines.get(key)

@@ -15,14 +15,14 @@ from tidelog._speed.wire.frames import FetchAnswer, FetchAsk, decode_fetch, enco
 from tidelog._speed.wire.unchanged_partitions import split_unchanged, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import FULL_FETCH, NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of
-from tidelog.broker.replica_choice import RACK_AWARE, closest
+from tidelog.broker.replica_selector import RACK_AWARE, closest
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
-from tidelog.replication.following import CHECK_IT
+from tidelog.replication.delayed_fetch import FetchWait
+from tidelog.replication.follower_fetch import CHECK_IT
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.throttle import NO_LIMIT
-from tidelog.replication.waiters import FetchWait
-from tidelog.storage.reading import NotHereYet, Records
+from tidelog.storage.fetched_log import NotHereYet, Records
 from tidelog.types import NodeId, Offset
 from tidelog.wire.acls import AclOperation
 
@@ -63,7 +63,12 @@ def fetch(
 
 
 def _throttled(
-    ask: FetchAsk, version: int, correlation_id: int, caller: FetchCaller, services: Services, throttle_ms: int
+    ask: FetchAsk,
+    version: int,
+    correlation_id: int,
+    caller: FetchCaller,
+    services: Services,
+    throttle_ms: int,
 ) -> list[Any]:
     """No records, and no session where one was asked for: the client asks again after the throttle time."""
     session_id = NO_SESSION
@@ -260,7 +265,9 @@ class FetchInFlight:
         answer.preferred_replica = node
         return answer
 
-    def _read_for_follower(self, partition: HostedPartition, wanted: Wanted, left: int, first: bool) -> FetchAnswer:
+    def _read_for_follower(
+        self, partition: HostedPartition, wanted: Wanted, left: int, first: bool
+    ) -> FetchAnswer:
         """A follower gets all there is, and says by what it asks for how far it is."""
         epoch, offset, fetched_epoch, _, bytes_max = wanted
         partition.check_epoch(epoch)

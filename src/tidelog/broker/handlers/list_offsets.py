@@ -12,8 +12,8 @@ from functools import partial
 from tidelog import errors
 from tidelog.broker.services import PARTITIONS_A_TURN, Context
 from tidelog.replication.partition import HostedPartition
-from tidelog.storage.epochs import UNDEFINED_EPOCH
-from tidelog.storage.lookup import look_up
+from tidelog.storage.leader_epochs import UNDEFINED_EPOCH
+from tidelog.storage.offset_lookup import look_up
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.metadata.elections import awaited
-from tidelog.metadata.image import Image, PartitionImage, TopicImage
+from tidelog.metadata.elections.elections import awaited
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.topics.names import INTERNAL, check_topic_name
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.wire.messages.describe_topic_partitions import (

@@ -8,7 +8,7 @@ import click
 
 from tidelog.cli.groups.reset_target import target_option
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, pairs, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, GroupDescription, TopicPartition
@@ -276,7 +276,12 @@ before is null where nothing was committed
 @click.option("--execute", is_flag=True, help="Change the offsets.")
 @broker_options
 def reset(
-    session: CommandSession, name: str, topics: tuple[str, ...], all_topics: bool, target: ResetTarget, execute: bool
+    session: CommandSession,
+    name: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    target: ResetTarget,
+    execute: bool,
 ) -> None:
     if bool(topics) == all_topics:
         raise click.UsageError("Name topics with --topic, or use --all.")
@@ -360,7 +365,9 @@ def delete(session: CommandSession, names: tuple[str, ...], topics: tuple[str, .
             click.echo(f"{name} deleted")
 
 
-async def _delete_offsets(session: CommandSession, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+async def _delete_offsets(
+    session: CommandSession, name: str, topics: tuple[str, ...]
+) -> list[TopicPartition]:
     from tidelog.client.admin.group_reset import is_share_group
 
     async with session.admin() as admin:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tidelog.cli.records.start_offset import duration_ms, moment_ms
 from tidelog.cli.session import Failure
-from tidelog.cli.start_offset import duration_ms, moment_ms
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, TopicPartition

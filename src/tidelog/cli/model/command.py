@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidelog.cli.session import Failure, Finite, CommandSession, broker_options, command_help
+from tidelog.cli.session import CommandSession, Failure, Finite, broker_options, command_help
 
 if TYPE_CHECKING:
     from tidelog.model.advice import Prediction

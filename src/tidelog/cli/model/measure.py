@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from tidelog.cli.session import Failure, CommandSession, run
+from tidelog.cli.session import CommandSession, Failure, run
 from tidelog.model.figures import Figure
 from tidelog.model.queueing import fitted_service, time_in_system
 from tidelog.model.scalability import Scalability

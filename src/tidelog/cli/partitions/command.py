@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.disks import Disks, disks, tell_silent
+from tidelog.cli.cluster.disks import Disks, disks, tell_silent
 from tidelog.cli.output import counted, print_json, print_table
 from tidelog.cli.partitions import reassignments, throttles
 from tidelog.cli.partitions.reassignments import joined, total
 from tidelog.cli.partitions.recover import recover
-from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tidelog.cli.disks import Disks, disks, tell_silent
+from tidelog.cli.cluster.disks import Disks, disks, tell_silent
 from tidelog.cli.output import ProgressLine, bytes_text, print_json, print_table
 from tidelog.cli.partitions import throttles
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import counted, print_json, print_table
-from tidelog.cli.session import Failure, CommandSession, broker_options, command_help, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, PartitionState, TopicPartition
@@ -95,8 +95,10 @@ def recover(
         raise Failure(*wrong)
 
 
-async def _look(session: CommandSession, topics: Sequence[str], indexes: Sequence[int]) -> list[ElectionChoices]:
-    from tidelog.cli.disks import each, tell_silent
+async def _look(
+    session: CommandSession, topics: Sequence[str], indexes: Sequence[int]
+) -> list[ElectionChoices]:
+    from tidelog.cli.cluster.disks import each, tell_silent
     from tidelog.client.admin.unclean_election import choices
 
     async with session.admin() as admin:

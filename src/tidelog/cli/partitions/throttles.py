@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.cli.disks import each
+from tidelog.cli.cluster.disks import each
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, ConfigResource

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import hush_stdout, print_json, print_table, time_text
-from tidelog.cli.session import Finite, CommandSession, broker_options, command_help, run
+from tidelog.cli.session import CommandSession, Finite, broker_options, command_help, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from tidelog.cli.top.look import WatchSelection
+    from tidelog.cli.top.cluster_watch import WatchSelection
     from tidelog.cli.top.window import Picture
 
 INTERVAL_S_MIN = 0.2
@@ -76,7 +76,7 @@ def top(
     groups: tuple[str, ...],
     internal: bool,
 ) -> None:
-    from tidelog.cli.top.look import WatchSelection
+    from tidelog.cli.top.cluster_watch import WatchSelection
 
     chosen = WatchSelection(topics, groups)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -106,7 +106,7 @@ async def _pictures(
     """Again and again; `patient`: each waits for all brokers, as long as the timeout says."""
     import asyncio
 
-    from tidelog.cli.top.look import ClusterWatch
+    from tidelog.cli.top.cluster_watch import ClusterWatch
     from tidelog.cli.top.window import FrameWindow
     from tidelog.clock import SystemClock
 
@@ -126,7 +126,9 @@ async def _pictures(
             await look.close()
 
 
-async def _lines(session: CommandSession, chosen: WatchSelection, interval: float, once: bool, internal: bool) -> None:
+async def _lines(
+    session: CommandSession, chosen: WatchSelection, interval: float, once: bool, internal: bool
+) -> None:
     from contextlib import aclosing
 
     async with aclosing(_pictures(session, chosen, interval, once)) as pictures:
@@ -193,7 +195,9 @@ def _json(picture: Picture, internal: bool) -> dict[str, Any]:
     }
 
 
-async def _live(session: CommandSession, chosen: WatchSelection, interval: float, place: str, internal: bool) -> None:
+async def _live(
+    session: CommandSession, chosen: WatchSelection, interval: float, place: str, internal: bool
+) -> None:
     from tidelog.cli.top.live import LiveView
 
     live = LiveView(place, internal)

@@ -8,34 +8,22 @@ from starlette.routing import BaseRoute
 
 from tidelog.gateways.console import static_files
 from tidelog.gateways.console.console import Console
-from tidelog.gateways.console.pages import (
-    alerts,
-    broker,
-    brokers,
+from tidelog.gateways.console.pages import login, settings
+from tidelog.gateways.console.pages.cluster import alerts, broker, brokers, overview, planner
+from tidelog.gateways.console.pages.groups import group, group_reset, groups, share_group, share_groups
+from tidelog.gateways.console.pages.schemas import register_schema, schemas, subject
+from tidelog.gateways.console.pages.topics import (
     create_topic,
-    group,
-    group_reset,
-    groups,
-    login,
     message,
     messages,
-    overview,
-    planner,
     produce,
-    register_schema,
-    schemas,
-    settings,
-    share_group,
-    share_groups,
-    subject,
     tail,
     topic,
     topics,
-    transaction,
-    transactions,
 )
+from tidelog.gateways.console.pages.transactions import transaction, transactions
 from tidelog.gateways.console.parts.layout import error_page
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 
 
 def routes(around: GatewayServices) -> list[BaseRoute]:

@@ -22,7 +22,7 @@ from tidelog.gateways.http.problem import Problem
 
 if TYPE_CHECKING:
     from tidelog.client.admin.admin import Admin
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
 
 MISSING = (errors.UnknownTopicOrPartition, errors.GroupIdNotFound, errors.TransactionalIdNotFound)
 FORBIDDEN = (

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidelog.errors import TidelogError
 from tidelog.gateways.http.guard import Guard
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.http.table import GATEWAYS, Gateway
 
 

@@ -20,8 +20,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidelog.config import BrokerConfig
+from tidelog.gateways.http.connection_limits import HttpConnectionLimits
 from tidelog.gateways.http.json_text import written
-from tidelog.gateways.http.places import HttpConnectionLimits
 from tidelog.logs import SparingLog
 
 HEAD_S_MAX = 10.0

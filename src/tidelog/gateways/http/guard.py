@@ -22,12 +22,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidelog.broker.quota_manager import measured
+from tidelog.broker.bounds.quota_manager import measured
 from tidelog.gateways.http import identity
 from tidelog.gateways.http.authentication import Authentication
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import is_open
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.logs import request_id
 
 if TYPE_CHECKING:

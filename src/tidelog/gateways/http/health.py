@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 
 
 def routes(around: GatewayServices) -> list[BaseRoute]:

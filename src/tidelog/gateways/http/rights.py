@@ -16,7 +16,7 @@ from tidelog.gateways.http.scrape_tokens import METRICS, SCRAPER
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
 
 FORBIDDEN = 40301
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER

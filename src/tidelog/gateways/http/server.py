@@ -15,7 +15,7 @@ from tidelog.gateways.http.handshakes import HandshakeListener
 from tidelog.net.network import listen
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
 
 log = logging.getLogger("tidelog.http")
 

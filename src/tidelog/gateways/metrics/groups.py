@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidelog.gateways.http.surroundings import GatewayServices
-from tidelog.gateways.metrics.ends import PartitionEnds
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics.page import Page
+from tidelog.gateways.metrics.partition_ends import PartitionEnds
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.group import Group
 from tidelog.groups.share.group_state import UNKNOWN_START, lag_of

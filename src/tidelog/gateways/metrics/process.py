@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics.page import Page
 
 _VERSION = version("tidelog")

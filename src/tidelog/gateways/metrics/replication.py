@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidelog.client.cluster.topology import under_replicated
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics.page import Page, labels_of
-from tidelog.metadata.elections import awaited, choose_leader
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.elections.elections import awaited, choose_leader
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.replication.partition import HostedPartition
 from tidelog.types import NodeId
 

@@ -13,10 +13,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tidelog.gateways.http import rights
-from tidelog.gateways.http.surroundings import GatewayServices
-from tidelog.gateways.metrics.ends import PartitionEnds
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
+from tidelog.gateways.metrics.partition_ends import PartitionEnds
 from tidelog.gateways.metrics.process import open_files, process
 from tidelog.gateways.metrics.replication import metadata, partitions
 from tidelog.gateways.metrics.storage import DiskProbe, compaction, damage, directories

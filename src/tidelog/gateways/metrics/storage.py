@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics.page import Page
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.types import TopicPartition

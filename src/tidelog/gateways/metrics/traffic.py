@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tidelog import errors
 from tidelog._speed.log.request_metrics import TIME_BOUNDS_MS
+from tidelog.broker.metrics.counters import Traffic
 from tidelog.broker.routes import PRODUCE, ROUTES
-from tidelog.broker.tallies import Traffic
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics.page import Page
 
 SLICE = 100

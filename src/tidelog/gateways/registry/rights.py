@@ -27,7 +27,7 @@ from tidelog.registry.subjects import Subject
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
     from tidelog.gateways.registry.call import Call
 
 SIDES = ("-value", "-key")

@@ -22,7 +22,7 @@ from tidelog.gateways.http.authentication import signed_headers
 from tidelog.gateways.http.guard import at_most
 from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.registry import schemas, subjects
 from tidelog.gateways.registry.call import Call, Plain
 from tidelog.gateways.registry.rights import answered

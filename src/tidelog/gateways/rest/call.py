@@ -17,10 +17,10 @@ from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.json_text import parse_request
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import TOPIC, visible
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.rest.instances import Instances
 from tidelog.gateways.rest.schemas import Schemas
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 
 INT32_MAX = 2**31 - 1
 BYTES_MAX = 1 << 20  # of a body without records

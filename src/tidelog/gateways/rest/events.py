@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from tidelog.errors import TidelogError
 from tidelog.gateways.console.records.search import open_consumer
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.streams import until_stopped
+from tidelog.gateways.http.streaming_answers import until_stopped
 from tidelog.gateways.rest.call import Rest, number
 from tidelog.types import TopicPartition
 

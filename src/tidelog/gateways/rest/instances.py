@@ -15,7 +15,7 @@ from tidelog.errors import TidelogError
 from tidelog.gateways.http import identity
 from tidelog.gateways.http.identity import as_broker
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.rest.instance import GONE, ConsumerInstance, Options
 from tidelog.net.on_behalf import BROKER
 

@@ -19,7 +19,7 @@ from tidelog.gateways.http.guard import refuse, streamed
 from tidelog.gateways.http.json_steps import LONG, Split, TooLong, parse_long
 from tidelog.gateways.http.json_text import written
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.streams import until_stopped
+from tidelog.gateways.http.streaming_answers import until_stopped
 from tidelog.gateways.rest.call import Rest, check_sent, number, only, refused, time_of, unpacked
 from tidelog.gateways.rest.values import side_of
 

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from tidelog import errors
 from tidelog.gateways.http import rights
 from tidelog.gateways.http.json_text import JsonAnswer
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.openapi.document import document
 from tidelog.gateways.openapi.registry import OPERATIONS as REGISTRY
 from tidelog.gateways.rest import batch, consumers, events, groups, reassignments, records, replicas, v2, v3

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidelog.gateways.console.records.registry_client import RegistryClient
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.rest.codec import ValueCodec, codec_of
 from tidelog.registry.formats import Formats
 from tidelog.registry.refusal import Refusal

@@ -42,7 +42,7 @@ from tidelog.groups.classic.sync import (
 )
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
-from tidelog.groups.held import HeldHeartbeats, HeldAnswer, Hold
+from tidelog.groups.held_heartbeats import HeldAnswer, HeldHeartbeats, Hold
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.replication.commit_status import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.groups.cadence import HeartbeatCadence
+from tidelog.groups.classic.heartbeat_cadence import HeartbeatCadence
 from tidelog.wire.messages.group_metadata_record import MemberMetadata
 
 Protocols = Sequence[tuple[str, bytes]]

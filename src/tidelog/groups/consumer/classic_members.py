@@ -32,7 +32,7 @@ from tidelog.groups.consumer.member import ClassicTraits, ConsumerMember, Member
 from tidelog.groups.consumer.migration import DISABLED
 from tidelog.groups.consumer.reconciliation import waits_for_others
 from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, assign, goal_of
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from tidelog.wire.messages.join_group import JoinGroupRequest
 from tidelog.wire.messages.leave_group import MemberIdentity, MemberResponse

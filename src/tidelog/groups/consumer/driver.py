@@ -37,9 +37,9 @@ from tidelog.groups.consumer.target_assignment import (
 )
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
-from tidelog.groups.held import HeldHeartbeats
+from tidelog.groups.held_heartbeats import HeldHeartbeats
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.metadata.changes import Update
+from tidelog.metadata.image.changes import Update
 from tidelog.replication.commit_status import Appended
 
 log = logging.getLogger("tidelog.groups")

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from tidelog.groups.consumer.assignors import Partitions
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.wire.message import Message
 from tidelog.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

@@ -26,7 +26,7 @@ from tidelog.groups.consumer.embedded_protocol import (
 from tidelog.groups.consumer.group import ConsumerGroup, epoch_entry, target_entry, target_epoch_entry
 from tidelog.groups.consumer.member import ClassicTraits, ConsumerMember, at_epoch
 from tidelog.groups.consumer.target_assignment import metadata_hash
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.wire.primitives import Malformed
 
 UPGRADES = ("upgrade", "bidirectional")

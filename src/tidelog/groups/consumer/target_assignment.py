@@ -29,7 +29,7 @@ from tidelog.groups.consumer.group import (
 from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.reconciliation import ReconciliationGoal
 from tidelog.groups.consumer.regex import Expressions
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 
 _HASH = Struct(">q")
 _COUNT = Struct(">i")

@@ -15,12 +15,12 @@ from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.coordinator import Groups
 from tidelog.groups.offsets import commits
-from tidelog.groups.offsets.commits import CommitLimits, FetchedOffset, OffsetCommit, CommittingMember
+from tidelog.groups.offsets.commits import CommitLimits, CommittingMember, FetchedOffset, OffsetCommit
 from tidelog.groups.offsets.committed import CommittedOffset, Partition, Place
 from tidelog.groups.offsets.records import tombstone
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import TopicImage
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import TopicImage
 
 log = logging.getLogger("tidelog.groups")
 

@@ -24,8 +24,8 @@ from tidelog.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeatResul
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.persister import SharePersister
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.metadata.changes import Update
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.changes import Update
+from tidelog.metadata.image.image import Image
 from tidelog.wire.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,

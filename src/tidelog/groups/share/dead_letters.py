@@ -20,7 +20,7 @@ from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
 from tidelog.record.reader import read_batches
 from tidelog.replication.partition import HostedPartition
-from tidelog.storage.reading import fetch_bytes
+from tidelog.storage.fetched_log import fetch_bytes
 
 log = logging.getLogger("tidelog.shares")
 

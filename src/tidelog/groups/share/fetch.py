@@ -15,8 +15,8 @@ from tidelog.groups.share.log_window import AbortedRange, window
 from tidelog.groups.share.partition import AcquiredRange, AcquireRequest, ShareTerms
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.sessions import SharePartitionId
-from tidelog.replication.waiters import FetchWait
-from tidelog.storage.reading import NotHereYet, Records
+from tidelog.replication.delayed_fetch import FetchWait
+from tidelog.storage.fetched_log import NotHereYet, Records
 
 READ_BYTES_MIN = 16 << 10
 READ_BYTES_A_RECORD = 4 << 10

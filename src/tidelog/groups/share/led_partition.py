@@ -24,8 +24,8 @@ from tidelog.groups.share.partition import (
     ShareTerms,
 )
 from tidelog.groups.share.persister import SharePersister
+from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.replication.partition import HostedPartition
-from tidelog.replication.waiters import FetchWait
 
 log = logging.getLogger("tidelog.shares")
 

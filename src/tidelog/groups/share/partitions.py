@@ -23,11 +23,11 @@ from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.groups.share.partition import SharePartition
 from tidelog.groups.share.persister import SharePersister
 from tidelog.groups.share.sessions import SessionKey, SharePartitionId, ShareSession, ShareSessions
-from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image.changes import Update
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
-from tidelog.storage.lookup import look_up
+from tidelog.storage.offset_lookup import look_up
 
 log = logging.getLogger("tidelog.shares")
 

@@ -20,8 +20,8 @@ from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.groups.share import group_state
 from tidelog.groups.share.group_state import KINDS, ShareKey, ShareState, ShareStateMachine, StateWrite
-from tidelog.metadata.changes import Update
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image.changes import Update
 from tidelog.replication.partitions import Partitions
 from tidelog.types import NodeId
 

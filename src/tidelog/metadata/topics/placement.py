@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from tidelog import errors
-from tidelog.metadata.image import BrokerImage
+from tidelog.metadata.image.image import BrokerImage
 from tidelog.metadata.records import PartitionRecord, Replicas
 from tidelog.types import NodeId
 

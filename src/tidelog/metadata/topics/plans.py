@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
-from tidelog.metadata.image import Image, TopicImage
+from tidelog.metadata.image.image import Image, TopicImage
 from tidelog.metadata.records import (
     PartitionRecord,
     Replicas,

@@ -19,14 +19,14 @@ from typing import NamedTuple, TypeVar
 
 from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage, KafkaStorageError
-from tidelog.storage import snapshots
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.compaction.cleaned import cleaned_suffix
-from tidelog.storage.compaction.job import CompactionJob, LastRecord, CompactionProgress, Rewritten
+from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, LastRecord, Rewritten
 from tidelog.storage.compaction.rules import Dirt, SealedSegment, SegmentToRewrite, dirt, first_dirty
 from tidelog.storage.compaction.runner import CompactionFailed, Runner
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.log import Log
+from tidelog.storage.producer_state import snapshots
 from tidelog.storage.segments import swapping
 from tidelog.storage.segments.segment import Segment
 from tidelog.storage.segments.segment_files import INDEX, TIME_INDEX

@@ -126,7 +126,9 @@ class Compactor:
             cleaned.max_timestamp_offset,
         )
 
-    def _sift_chunk(self, data: memoryview, end: int, cleaned: CleanedSegment, source: SegmentToRewrite) -> None:
+    def _sift_chunk(
+        self, data: memoryview, end: int, cleaned: CleanedSegment, source: SegmentToRewrite
+    ) -> None:
         self.progress.bytes_read += len(data)
         at = 0
         while at < len(data):

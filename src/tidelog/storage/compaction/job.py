@@ -81,4 +81,4 @@ class CompactionProgress:
         return asdict(self)
 
 
-__all__ = ["Aborted", "CompactionJob", "LastRecord", "CompactionProgress", "Rewritten"]
+__all__ = ["Aborted", "CompactionJob", "CompactionProgress", "LastRecord", "Rewritten"]

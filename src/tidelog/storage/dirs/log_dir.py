@@ -23,11 +23,11 @@ from tidelog.storage.dirs import folders, identity
 from tidelog.storage.dirs.identity import Identity, LastRun
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import Disk, Lock
-from tidelog.storage.files import OpenFiles
-from tidelog.storage.flusher import NotDurable
-from tidelog.storage.loading import Torn
+from tidelog.storage.flush.flusher import NotDurable
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Recovery, Report
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.recovery.loading import Torn
+from tidelog.storage.recovery.recovery import Recovery, Report
 from tidelog.storage.segments.segment_files import LOG
 from tidelog.types import TopicPartition
 

@@ -18,7 +18,7 @@ from tidelog.storage.dirs.log_dir import Configs, LogDirectory
 from tidelog.storage.dirs.moving import Move
 from tidelog.storage.integrity.damaged_logs import open_damaged
 from tidelog.storage.log import Log
-from tidelog.storage.recovery import Report
+from tidelog.storage.recovery.recovery import Report
 from tidelog.types import TopicPartition
 
 logger = logging.getLogger("tidelog.storage")
@@ -36,7 +36,9 @@ class LogDirs:
         self.unidentified: set[TopicPartition] = set()
         """Logs that lost the id of their topic in a crash.  Whose they are is not certain: one that leads is the topic's
         log from then on, one whose partition another broker leads is parked."""
-        self._wanted: dict[TopicPartition, LogDirectory] = {}  # where partitions that are not here yet shall go
+        self._wanted: dict[
+            TopicPartition, LogDirectory
+        ] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
         """As `recover` and `began`."""

@@ -16,9 +16,9 @@ from tidelog.errors import CorruptMessage
 from tidelog.storage import checkpoints
 from tidelog.storage.dirs import folders
 from tidelog.storage.dirs.log_dir import LogDirectory
-from tidelog.storage.flusher import NotDurable
+from tidelog.storage.fetched_log import Slice
+from tidelog.storage.flush.flusher import NotDurable
 from tidelog.storage.log import Log
-from tidelog.storage.reading import Slice
 from tidelog.types import TopicPartition
 
 CHUNK_BYTES = 1 << 20
@@ -28,7 +28,9 @@ _NO_SYNC = (1 << 63) - 1
 class Move:
     """`copy` until it is nearly done, then `swap` at once."""
 
-    def __init__(self, name: TopicPartition, source: LogDirectory, target: LogDirectory, config: TopicConfig) -> None:
+    def __init__(
+        self, name: TopicPartition, source: LogDirectory, target: LogDirectory, config: TopicConfig
+    ) -> None:
         self.name = name
         self.source = source
         self.target = target

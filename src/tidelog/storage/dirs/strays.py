@@ -33,7 +33,9 @@ def park(home: LogDirectory, name: TopicPartition) -> str:
     return path
 
 
-def find(homes: Iterable[LogDirectory], name: TopicPartition, topic_id: UUID) -> tuple[LogDirectory, str] | None:
+def find(
+    homes: Iterable[LogDirectory], name: TopicPartition, topic_id: UUID
+) -> tuple[LogDirectory, str] | None:
     """The stray that is this partition of the topic, and where it is."""
     for home in homes:
         for path, stray_id in home.strays.items():

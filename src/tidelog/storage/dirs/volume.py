@@ -15,8 +15,8 @@ from tidelog.errors import KafkaStorageError
 from tidelog.storage.checkpoints import DAMAGED_LOGS, RECOVERY_POINTS, OffsetFile, encode_offsets
 from tidelog.storage.dirs import identity
 from tidelog.storage.disk import Disk
-from tidelog.storage.files import OpenFiles
-from tidelog.storage.flusher import Flusher
+from tidelog.storage.flush.flusher import Flusher
+from tidelog.storage.open_files import OpenFiles
 from tidelog.types import TopicPartition
 
 # A full disk is the operator's to empty: what is on it is whole, so its logs stay readable and come back by

@@ -11,15 +11,15 @@ from dataclasses import replace
 from functools import partial
 
 from tidelog._speed.log.batch import Header
-from tidelog.storage import snapshots
-from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.damage_notes import note_damage, note_learned
 from tidelog.storage.integrity.verification import find_damage
-from tidelog.storage.loading import list_segments
 from tidelog.storage.log import Log
-from tidelog.storage.producers import Producers
-from tidelog.storage.segments.ordered import Segments
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.producer_state import snapshots
+from tidelog.storage.producer_state.producers import Producers
+from tidelog.storage.recovery.loading import list_segments
+from tidelog.storage.segments.segments import Segments
 from tidelog.storage.segments.txn_index import Aborted
 
 _FILES = 64

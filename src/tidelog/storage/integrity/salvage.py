@@ -13,13 +13,13 @@ from typing import NamedTuple
 from tidelog._speed.log.batch import ATTRIBUTES_AT, HEADER_SIZE, header_at
 from tidelog._speed.log.crc32c import crc32c
 from tidelog.errors import CorruptMessage, KafkaStorageError
-from tidelog.storage import snapshots
 from tidelog.storage.disk import Disk, File
 from tidelog.storage.integrity import damage
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scan import CHUNK_BYTES
 from tidelog.storage.integrity.verification import find_damage
-from tidelog.storage.loading import read_damage, read_epochs
+from tidelog.storage.producer_state import snapshots
+from tidelog.storage.recovery.loading import read_damage, read_epochs
 from tidelog.storage.segments.segment_files import INDEX, LOG, TIME_INDEX, SegmentFiles, parse, stem
 from tidelog.storage.segments.swapping import CLEANED
 

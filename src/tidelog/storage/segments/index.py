@@ -14,7 +14,7 @@ from sys import byteorder
 from typing import ClassVar
 
 from tidelog.storage.disk import Disk, Mapping
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 
 STEP_BYTES = 4096
 

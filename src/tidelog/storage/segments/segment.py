@@ -17,7 +17,7 @@ from tidelog.errors import CorruptMessage
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import File
 from tidelog.storage.integrity.damage import BadRange
-from tidelog.storage.segments import scanning, times
+from tidelog.storage.segments import scanning, time_index_check
 from tidelog.storage.segments.index import CorruptIndex, OffsetIndex, TimeIndex
 from tidelog.storage.segments.indexes import SegmentIndexes
 from tidelog.storage.segments.segment_files import SegmentFiles
@@ -273,7 +273,7 @@ class Segment(NativeSegment):
     def newest(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the batch that has it; -1 when there is none."""
         if self.max_timestamp < 0 and self.size:
-            if not times.complete(self):
+            if not time_index_check.complete(self):
                 self.rebuild_indexes()
             self.max_timestamp = self.time_index.last_timestamp
             self.max_timestamp_offset = self.time_index.last_offset

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from tidelog.storage.disk import Disk, File, ReadableFile
-from tidelog.storage.flusher import sync
+from tidelog.storage.flush.flusher import sync
 
 LOG = ".log"
 INDEX = ".index"

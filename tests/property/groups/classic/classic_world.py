@@ -31,10 +31,10 @@ from tidelog.groups.classic.sync import (
     leave,
     sync,
 )
-from tidelog.groups.offsets.commits import CommitLimits, OffsetCommit, CommittingMember, commit
+from tidelog.groups.offsets.commits import CommitLimits, CommittingMember, OffsetCommit, commit
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
+from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
-from tidelog.groups.replays import new_machine
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.wire.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,

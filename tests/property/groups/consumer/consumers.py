@@ -24,10 +24,10 @@ from tidelog.groups.consumer.heartbeat import (
 from tidelog.groups.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerMember, Owned
 from tidelog.groups.consumer.regex import Expressions
 from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, assign, refresh, wait_ms
+from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
-from tidelog.groups.replays import new_machine
 from tidelog.groups.state_machine import GroupStateMachine
-from tidelog.metadata.image import Image, TopicImage, build_partitions
+from tidelog.metadata.image.image import Image, TopicImage, build_partitions
 from tidelog.types import NodeId
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

@@ -25,7 +25,7 @@ from tests.property.groups.consumer.consumers import (
 from tidelog import errors
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.member import STATIC_LEFT_EPOCH, MemberState
-from tidelog.groups.replays import new_machine
+from tidelog.groups.record_replay import new_machine
 
 TOPICS = ["a", "b", "ab"]
 # Mostly the same few, so that members meet.

@@ -15,8 +15,8 @@ from tidelog.groups.classic.member import ClassicMember
 from tidelog.groups.consumer.embedded_protocol import identified, read_assignment, write_assignment
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.consumer.migration import check_upgrade, downgraded, may_downgrade, upgraded
+from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
-from tidelog.groups.replays import new_machine
 from tidelog.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 

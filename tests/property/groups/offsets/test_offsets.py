@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.offsets.records import tombstone
+from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
-from tidelog.groups.replays import new_machine
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 
 PLACES = st.tuples(st.sampled_from(["g", "h"]), st.sampled_from(["t", "u"]), st.integers(0, 1))

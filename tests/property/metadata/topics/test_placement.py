@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.metadata.image import BrokerImage
+from tidelog.metadata.image.image import BrokerImage
 from tidelog.metadata.records import Endpoint
 from tidelog.metadata.topics.placement import place
 from tidelog.types import NodeId

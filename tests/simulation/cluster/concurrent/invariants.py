@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tests.simulation.cluster.survivors import Problems, doubted_nodes, holders
 from tests.simulation.cluster.world import Cluster, host
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.image.image import PartitionImage
 from tidelog.types import TopicPartition
 
 

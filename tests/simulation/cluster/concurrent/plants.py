@@ -13,16 +13,17 @@ from tidelog.broker import router
 from tidelog.broker.handlers.produce import produce
 from tidelog.broker.handlers.transactions import txn_offset_commit
 from tidelog.groups.offsets import commits as offset_commits
-from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
+from tidelog.metadata import active_controller, in_sync_changes
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
-from tidelog.metadata.elections import NextState
-from tidelog.metadata.image import Image, PartitionImage
+from tidelog.metadata.elections import elections, replica_doubts
+from tidelog.metadata.elections.elections import NextState
+from tidelog.metadata.elections.replica_doubts import NO_LOG, ReplicaCondition
+from tidelog.metadata.image.image import Image, PartitionImage
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.registration import Registration
 from tidelog.replication import in_sync, replica_fetcher
 from tidelog.replication.repair import Repair
-from tidelog.replication.state import ReplicaState
+from tidelog.replication.replica_state import ReplicaState
 from tidelog.storage.log import is_offline
 from tidelog.types import NodeId
 
@@ -31,24 +32,24 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def a_leader_leads_on_after_a_power_cut(patch: pytest.MonkeyPatch) -> None:
     """It takes a new epoch before it reports its doubt."""
-    in_doubt = doubts.in_doubt
+    in_doubt = replica_doubts.in_doubt
 
     def leads_on(partition: PartitionImage, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
         if partition.leader == node:
             return elections.next_epoch(partition, node)
         return in_doubt(partition, node, cause, reach)
 
-    patch.setattr(doubts, "in_doubt", leads_on)
+    patch.setattr(replica_doubts, "in_doubt", leads_on)
 
 
 def doubts_of_others_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Each broker that comes back wipes what others have reported."""
-    in_doubt = doubts.in_doubt
+    in_doubt = replica_doubts.in_doubt
 
     def alone(partition: PartitionImage, node: NodeId, cause: Cause, reach: Any) -> PartitionRecord | None:
         return in_doubt(partition._replace(doubts=()), node, cause, reach)
 
-    patch.setattr(doubts, "in_doubt", alone)
+    patch.setattr(replica_doubts, "in_doubt", alone)
 
 
 def the_best_log_is_chosen_before_all_have_reported(patch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def a_new_directory_is_as_good_as_the_old_one(patch: pytest.MonkeyPatch) -> None
 
 def a_log_made_anew_passes_for_the_one_that_was_missing(patch: pytest.MonkeyPatch) -> None:
     """When the broker is started once more, there is a log again: an empty one."""
-    restarted = doubts.restarted
+    restarted = replica_doubts.restarted
 
     def forgotten(
         partition: PartitionImage, node: NodeId, condition: ReplicaCondition, unclean: bool
@@ -96,7 +97,7 @@ def a_log_made_anew_passes_for_the_one_that_was_missing(patch: pytest.MonkeyPatc
             return partition.record._replace(doubts=kept, partition_epoch=partition.partition_epoch + 1)
         return restarted(partition, node, condition, unclean)
 
-    patch.setattr(doubts, "restarted", forgotten)
+    patch.setattr(replica_doubts, "restarted", forgotten)
 
 
 def the_controller_shrinks_in_sync_sets(patch: pytest.MonkeyPatch) -> None:

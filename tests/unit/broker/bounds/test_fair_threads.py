@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.bounds.fair_threads import ThreadsCrowded, FairQueue, FairThreads
+from tidelog.broker.bounds.fair_threads import FairQueue, FairThreads, ThreadsCrowded
 
 
 async def entered(queue: FairQueue, key: str, order: list[str]) -> None:

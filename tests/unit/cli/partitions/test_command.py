@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cli.commands import invoke
-from tidelog.cli.disks import Disks
+from tidelog.cli.cluster.disks import Disks
 from tidelog.cli.partitions.reassignments import Copied, copied, total
 from tidelog.client.admin.log_dirs import LogDir
 from tidelog.client.admin.partition_admin import Reassignment

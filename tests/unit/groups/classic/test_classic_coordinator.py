@@ -13,7 +13,7 @@ from tidelog import errors
 from tidelog.coordination.shard import Writer
 from tidelog.groups.classic.coordinator import MemberConnection
 from tidelog.groups.classic.group import ClassicGroup, ClassicState
-from tidelog.groups.offsets.commits import OffsetCommit, CommittingMember
+from tidelog.groups.offsets.commits import CommittingMember, OffsetCommit
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.groups.offsets.coordinator import OffsetCoordinator
 from tidelog.replication.partition import Ending

@@ -20,14 +20,14 @@ from tidelog.metadata.registration import Registration
 from tidelog.metadata.sqlite.store import SqliteStore, connect
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.record.builder import BatchBuilder
-from tidelog.replication.pace import CopyPacer
+from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.storage.files import OpenFiles
+from tidelog.storage.open_files import OpenFiles
 from tidelog.testing import VirtualClock, VirtualDisk, VirtualNetwork
 from tidelog.types import NodeId
 

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog import errors
 from tidelog.coordination.records import CoordinatorRecord
-from tidelog.groups.replays import new_machine
+from tidelog.groups.record_replay import new_machine
 from tidelog.groups.share.group import ShareGroup, StatePartitions
 from tidelog.groups.share.heartbeat import (
     ShareGroupLimits,

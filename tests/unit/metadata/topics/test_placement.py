@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog import errors
-from tidelog.metadata.image import BrokerImage
+from tidelog.metadata.image.image import BrokerImage
 from tidelog.metadata.records import Endpoint, PartitionRecord
 from tidelog.metadata.topics.placement import check_assignment, first_state, place
 from tidelog.types import NodeId

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.commands import invoke
-from tidelog.cli.pipeline import _command
+from tidelog.cli.streams.pipeline import _command
 from tidelog.pipeline.options.text import PipelineError
 from tidelog.pipeline.running.apps import App, AppFolder, all_apps
 from tidelog.pipeline.running.checkpoints import positions_of

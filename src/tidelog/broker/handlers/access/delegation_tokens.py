@@ -12,7 +12,7 @@ from tidelog.access import tokens
 from tidelog.access.acls import AclOperation, AclResourceType
 from tidelog.access.principals import Principal
 from tidelog.broker.services import ANONYMOUS, Context
-from tidelog.metadata.access_records import TokenRecord
+from tidelog.metadata.access.access_records import TokenRecord
 from tidelog.metadata.controller import new_id
 from tidelog.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,

@@ -10,8 +10,8 @@ from collections import Counter
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.metadata.access_records import CredentialName
-from tidelog.metadata.image import Image
+from tidelog.metadata.access.access_records import CredentialName
+from tidelog.metadata.image.image import Image
 from tidelog.net.scram import ITERATIONS_MIN, MECHANISM_CODES, ScramCredential
 from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -52,7 +52,10 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
 
 
 async def _described(
-    where: LogDirectory, dirs: LogDirs, wanted: Collection[TopicPartition] | None, partitions: Partitions | None
+    where: LogDirectory,
+    dirs: LogDirs,
+    wanted: Collection[TopicPartition] | None,
+    partitions: Partitions | None,
 ) -> DescribeLogDirsResult:
     """`partitions`: to tell how far the logs reach; None: that is not asked for."""
     result = DescribeLogDirsResult(log_dir=where.path)

@@ -12,7 +12,7 @@ from tidelog import errors
 from tidelog.broker.services import Context
 from tidelog.groups.classic.coordinator import ClassicGroups, MemberConnection
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
-from tidelog.groups.held import HeldAnswer
+from tidelog.groups.held_heartbeats import HeldAnswer
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity

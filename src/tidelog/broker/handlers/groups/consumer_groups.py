@@ -14,7 +14,7 @@ from tidelog.broker.services import Context
 from tidelog.groups.consumer.group import NO_PARTITIONS, ConsumerGroup
 from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.target_assignment import assignor_of
-from tidelog.metadata.image import Image
+from tidelog.metadata.image.image import Image
 from tidelog.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Sequence
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.offsets.commits import FetchedOffset, OffsetCommit, CommittingMember
+from tidelog.groups.offsets.commits import CommittingMember, FetchedOffset, OffsetCommit
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
-from tidelog.metadata.image import Image, TopicImage
+from tidelog.metadata.image.image import Image, TopicImage
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

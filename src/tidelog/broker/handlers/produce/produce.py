@@ -72,7 +72,7 @@ def produce(
     if not -1 <= ask.acks <= 1:
         return _refused(request, errors.InvalidRequiredAcks())
     if not all_plain(ask.topics, services.partitions.held):
-        from tidelog.broker.handlers.produce.opened import produce_opened
+        from tidelog.broker.handlers.produce.decompressing import produce_opened
 
         return produce_opened(request, caller)
     return produce_unheld(request)

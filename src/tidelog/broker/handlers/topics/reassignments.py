@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidelog import errors
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
-from tidelog.metadata.image import TopicImage
+from tidelog.metadata.image.image import TopicImage
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -15,7 +15,7 @@ from tidelog.broker.handlers.access.controller_mutations import Mutations
 from tidelog.broker.handlers.deadline import within
 from tidelog.broker.services import Context
 from tidelog.config.describe import describe_topic
-from tidelog.metadata.image import TopicImage
+from tidelog.metadata.image.image import TopicImage
 from tidelog.metadata.topics.plans import TopicPlan, TopicSpec
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,

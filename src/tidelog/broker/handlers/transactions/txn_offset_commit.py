@@ -13,7 +13,7 @@ from tidelog.broker.handlers.produce.in_transaction import ATTEMPTS_MAX, enlist,
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Writer, coordinator_error
-from tidelog.groups.offsets.commits import OffsetCommit, CommittingMember
+from tidelog.groups.offsets.commits import CommittingMember, OffsetCommit
 from tidelog.transactions.transaction import ProducerIdAndEpoch
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.txn_offset_commit import (

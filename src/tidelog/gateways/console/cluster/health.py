@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from tidelog.client.admin.replica_states import cause_words
 from tidelog.client.cluster.topology import under_replicated
-from tidelog.metadata.elections import awaited, choose_leader
-from tidelog.metadata.leaderless import brokers_text
+from tidelog.metadata.elections.elections import awaited, choose_leader
+from tidelog.metadata.elections.leaderless import brokers_text
 from tidelog.types import NodeId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.metadata.image import Image, PartitionImage, TopicImage
+    from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 
 
 HEALTHY = "Healthy"

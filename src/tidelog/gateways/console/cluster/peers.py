@@ -13,7 +13,7 @@ from tidelog.gateways.http.identity import OF_BROKER
 from tidelog.net.http_request import NoAnswer, NotSent, send
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
     from tidelog.types import NodeId
 
 log = logging.getLogger("tidelog.http.console")

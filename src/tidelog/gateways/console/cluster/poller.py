@@ -30,7 +30,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.admin.groups import GroupListing
     from tidelog.client.admin.log_dirs import LogDir
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from tidelog.config.damaged_partitions import show_damaged
 from tidelog.storage.integrity.damaged_logs import damaged_logs
 
 if TYPE_CHECKING:
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
 
 _PAGE_BYTES = resource.getpagesize()
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tidelog.gateways.console.cluster.health import many
 from tidelog.gateways.console.console import Console, query_text
-from tidelog.gateways.console.pages.topic import topic_of, topic_page
+from tidelog.gateways.console.pages.topics.topic import topic_of, topic_page
 from tidelog.gateways.console.parts.forms import form, sent
 from tidelog.gateways.console.parts.layout import redirect
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path

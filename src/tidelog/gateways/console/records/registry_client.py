@@ -12,7 +12,7 @@ from starlette.routing import Router
 from starlette.types import Message, Scope
 
 from tidelog.gateways.http.problem import Problem
-from tidelog.gateways.http.surroundings import GatewayServices
+from tidelog.gateways.http.services import GatewayServices
 
 MEDIA_TYPE = b"application/vnd.schemaregistry.v1+json"
 

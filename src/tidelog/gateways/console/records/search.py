@@ -18,7 +18,7 @@ from tidelog.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.consumer.consumer import Consumer
     from tidelog.client.consumer.fetch.assigned_partition import Record
-    from tidelog.gateways.http.surroundings import GatewayServices
+    from tidelog.gateways.http.services import GatewayServices
 
 WINDOW = 500  # messages of one partition in one step of a search
 WINDOWS_MAX = 5_000  # messages of all partitions in one step

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 from tidelog.client.admin.replica_states import CAUSES
 from tidelog.gateways.console.cluster.health import cluster_health, why_leaderless
-from tidelog.metadata.image import BrokerImage, Configs, Image, PartitionImage, TopicImage
+from tidelog.metadata.image.image import BrokerImage, Configs, Image, PartitionImage, TopicImage
+from tidelog.metadata.image.sharded_map import ShardedMap
 from tidelog.metadata.records import Cause, Endpoint, Tail
-from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.types import NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

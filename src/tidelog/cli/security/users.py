@@ -1,0 +1,174 @@
+"""`tidelog users`: create, list, delete, password."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tidelog.cli.output import counted, print_json, print_table
+from tidelog.cli.security.passwords import password_options, read_password
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@click.group(help="Create, list and delete users, and set their passwords.")
+def users() -> None:
+    pass
+
+
+def _credential_options(command: F) -> F:
+    for option in (
+        click.option(
+            "--iterations",
+            type=click.IntRange(4096, 16384),
+            default=8192,
+            show_default=True,
+            help="Rounds of hashing; more make guessing slower, and log-ins too.",
+        ),
+        click.option(
+            "--mechanism",
+            "mechanisms",
+            type=click.Choice(MECHANISMS),
+            multiple=True,
+            help="For this SASL mechanism only; by default for both.",
+        ),
+    ):
+        command = option(command)
+    return password_options(command)
+
+
+@users.command(
+    help=command_help(
+        "Create a user with a password.  The password is asked for, or read from a file or standard input; what is sent "
+        "and stored is salted.",
+        """
+tidelog users create alice
+tidelog users create alice --password-file secret.txt --mechanism SCRAM-SHA-512
+""",
+        '{"user", "mechanisms": [NAME], "iterations"}',
+    )
+)
+@click.argument("name")
+@_credential_options
+@broker_options
+def create(
+    session: CommandSession,
+    name: str,
+    mechanisms: Sequence[str],
+    iterations: int,
+    password_file: Path | None,
+    password_stdin: bool,
+) -> None:
+    password = read_password(name, password_file, password_stdin)
+    run(_set(session, name, password, mechanisms or MECHANISMS, iterations, there=False))
+
+
+@users.command(
+    help=command_help(
+        "Change a user's password, as `users create` sets it.  Connections that are logged in stay.",
+        """
+tidelog users password alice
+tidelog users password alice --password-file secret.txt
+""",
+        '{"user", "mechanisms": [NAME], "iterations"}',
+    )
+)
+@click.argument("name")
+@_credential_options
+@broker_options
+def password(
+    session: CommandSession,
+    name: str,
+    mechanisms: Sequence[str],
+    iterations: int,
+    password_file: Path | None,
+    password_stdin: bool,
+) -> None:
+    new = read_password(name, password_file, password_stdin)
+    run(_set(session, name, new, mechanisms or MECHANISMS, iterations, there=True))
+
+
+async def _set(
+    session: CommandSession, name: str, password: str, mechanisms: Sequence[str], iterations: int, there: bool
+) -> None:
+    async with session.admin() as admin:
+        exists = name in await admin.describe_user_scram_credentials()
+        if exists and not there:
+            raise Failure(f"User {name!r} already exists: `tidelog users password` changes the password.")
+        if there and not exists:
+            raise Failure(f"There is no user {name!r}: `tidelog users create` makes one.")
+        for mechanism in mechanisms:
+            await admin.alter_user_scram_credentials(
+                {name: password}, mechanism=mechanism, iterations=iterations
+            )
+    if session.json:
+        print_json({"user": name, "mechanisms": list(mechanisms), "iterations": iterations})
+    else:
+        click.echo(f"{name}: password {'changed' if there else 'set'} for {' and '.join(mechanisms)}")
+
+
+@users.command(
+    "list",
+    help=command_help(
+        "List users, with the mechanisms that they have a password for.",
+        """
+tidelog users list
+tidelog users list --json
+""",
+        '[{"user", "mechanisms": {NAME: ITERATIONS}}]',
+    ),
+)
+@broker_options
+def list_(session: CommandSession) -> None:
+    run(_list(session))
+
+
+async def _list(session: CommandSession) -> None:
+    async with session.admin() as admin:
+        credentials = await admin.describe_user_scram_credentials()
+    if session.json:
+        print_json([{"user": name, "mechanisms": mechanisms} for name, mechanisms in credentials.items()])
+        return
+    rows = [
+        (name, mechanism, iterations)
+        for name, mechanisms in credentials.items()
+        for mechanism, iterations in sorted(mechanisms.items())
+    ]
+    print_table(("USER", "MECHANISM", "ITERATIONS"), rows, right=("ITERATIONS",))
+
+
+@users.command(
+    help=command_help(
+        "Delete users: they cannot log in any more.  Their ACLs and quotas stay.",
+        """
+tidelog users delete alice
+""",
+        '{"deleted": [NAME]}',
+    )
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@broker_options
+def delete(session: CommandSession, names: tuple[str, ...]) -> None:
+    run(_delete(session, list(dict.fromkeys(names))))
+    if session.json:
+        print_json({"deleted": list(dict.fromkeys(names))})
+    else:
+        click.echo(f"{counted(len(set(names)), 'user')} deleted")
+
+
+async def _delete(session: CommandSession, names: list[str]) -> None:
+    async with session.admin() as admin:
+        credentials = await admin.describe_user_scram_credentials()
+        unknown = [name for name in names if name not in credentials]
+        if unknown:
+            raise Failure(f"There is no user {', '.join(map(repr, unknown))}: nothing was deleted.")
+        for mechanism in MECHANISMS:
+            held: dict[str, str | None] = {name: None for name in names if mechanism in credentials[name]}
+            if held:
+                await admin.alter_user_scram_credentials(held, mechanism=mechanism)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from tidelog.metadata.elections.replica_doubts import (
+    NO_LOG,
+    ReplicaCondition,
+    handed_over,
+    restarted,
+    rolled_back,
+)
+from tidelog.metadata.image.image import PartitionImage
+from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
+from tidelog.types import NodeId
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+ALL = (ONE, TWO, THREE)
+SURE = ReplicaCondition(None, lambda: (5, 100))
+POWER = ReplicaCondition(Cause.POWER, lambda: (5, 100))
+MISSING = ReplicaCondition(Cause.MISSING, lambda: NO_LOG)
+
+
+def partition(leader: NodeId | None, in_sync: Replicas, **more: object) -> PartitionImage:
+    replicas = more.pop("replicas", ALL)
+    return PartitionImage(0, replicas, leader, 5, in_sync, 9, 77, **more)  # type: ignore[arg-type]
+
+
+def test_a_leader_in_doubt_gives_up_its_leadership_in_the_same_change() -> None:
+    assert restarted(partition(ONE, ALL), ONE, POWER, unclean=True) == PartitionRecord(
+        None, 6, ALL, 10, (Tail(ONE, 5, 100),)
+    )
+
+
+def test_a_follower_in_doubt_leaves_the_leader_alone() -> None:
+    assert restarted(partition(TWO, ALL), ONE, POWER, unclean=True) == PartitionRecord(
+        TWO, 5, ALL, 10, (Tail(ONE, 5, 100),)
+    )
+    assert restarted(partition(TWO, (TWO, THREE)), ONE, POWER, unclean=True) is None
+
+
+def test_a_leader_that_was_killed_leads_on_in_a_new_epoch() -> None:
+    assert restarted(partition(ONE, ALL), ONE, SURE, unclean=True) == PartitionRecord(ONE, 6, ALL, 10)
+    assert restarted(partition(ONE, ALL), ONE, SURE, unclean=False) is None
+
+
+def test_the_only_holder_has_the_best_log_there_is() -> None:
+    assert restarted(partition(ONE, (ONE,)), ONE, POWER, unclean=True) == PartitionRecord(ONE, 7, (ONE,), 10)
+    never_made = partition(ONE, (ONE,), replicas=(ONE,))
+    assert restarted(never_made, ONE, MISSING, unclean=False) == PartitionRecord(ONE, 7, (ONE,), 10)
+
+
+def test_the_only_holder_does_not_lead_without_its_log_when_others_may_have_an_old_one() -> None:
+    assert restarted(partition(ONE, (ONE,)), ONE, MISSING, unclean=False) == PartitionRecord(
+        None, 6, (ONE,), 10, (Tail(ONE, -1, -1, Cause.MISSING),)
+    )
+
+
+def test_a_doubt_stays_over_another_restart_with_the_log_as_it_is_now() -> None:
+    before = partition(None, ALL, doubts=(Tail(ONE, 5, 120),))
+    changed = restarted(before, ONE, SURE, unclean=False)
+    assert changed is not None and changed.doubts == (Tail(ONE, 5, 100),)
+    assert restarted(before, ONE, ReplicaCondition(None, lambda: (5, 120)), unclean=False) is None
+
+
+def test_an_empty_log_in_the_place_of_a_missing_one_does_not_end_the_doubt() -> None:
+    missing = Tail(ONE, -1, -1, Cause.MISSING)
+    assert restarted(partition(None, ALL, doubts=(missing,)), ONE, SURE, unclean=True) is None
+
+
+def test_a_directory_that_is_there_again_ends_the_doubt() -> None:
+    before = partition(None, (ONE,), doubts=(Tail(ONE, -1, -1, Cause.OFFLINE),))
+    assert restarted(before, ONE, SURE, unclean=False) == PartitionRecord(None, 5, (ONE,), 10)
+
+
+def test_a_directory_that_was_away_meanwhile_does_not_end_another_doubt() -> None:
+    before = partition(None, ALL, doubts=(Tail(ONE, 5, 120),))
+    offline = ReplicaCondition(Cause.OFFLINE, lambda: NO_LOG)
+    away = restarted(before, ONE, offline, unclean=False)
+    assert away == PartitionRecord(None, 5, ALL, 10, (Tail(ONE, -1, -1),)), (
+        "nobody knows how far it reaches now"
+    )
+    before = partition(None, ALL, doubts=away.doubts)
+    assert restarted(before, ONE, offline, unclean=False) is None
+    back = restarted(before, ONE, SURE, unclean=False)
+    assert back is not None and back.doubts == (Tail(ONE, 5, 100),)
+
+
+def test_a_running_broker_whose_disk_failed_hands_over_to_a_holder_that_runs() -> None:
+    changed = handed_over(partition(ONE, ALL), ONE, Cause.DISK, lambda: NO_LOG, ALL)
+    assert changed == PartitionRecord(TWO, 6, ALL, 10, (Tail(ONE, -1, -1, Cause.DISK),))
+    follower = handed_over(partition(TWO, ALL), ONE, Cause.DISK, lambda: NO_LOG, ALL)
+    assert follower == PartitionRecord(TWO, 5, ALL, 10, (Tail(ONE, -1, -1, Cause.DISK),))
+
+
+def test_the_last_holder_that_runs_stays_what_it_is() -> None:
+    assert handed_over(partition(ONE, (ONE,)), ONE, Cause.DISK, lambda: NO_LOG, ALL) is None
+    assert handed_over(partition(ONE, ALL), ONE, Cause.DISK, lambda: NO_LOG, (ONE,)) is None
+
+
+def test_doubts_that_a_backup_brought_back_do_not_count_as_reports() -> None:
+    """They are of another time: the logs of those brokers may have everything now."""
+    backup = partition(None, ALL, doubts=(Tail(ONE, -1, 0), Tail(TWO, -1, -1, Cause.MISSING)))
+    first = rolled_back(backup, THREE, lambda: (5, 19), lambda: 5, certain=True)
+    assert first is not None and first.doubts == (Tail(THREE, 5, 19, Cause.ROLLED_BACK),)
+    second = rolled_back(
+        partition(None, ALL, doubts=first.doubts), ONE, lambda: (5, 33), lambda: 5, certain=True
+    )
+    assert second is not None and len(second.doubts) == 2
