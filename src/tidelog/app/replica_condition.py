@@ -1,6 +1,7 @@
 """The condition of a broker's replicas when the broker starts: certain, or in doubt, and why.
 
-It is read from the results of recovery and the marks in the log directories; `metadata.elections.unclean_restart` reports it."""
+It is read from the results of recovery and the marks in the log directories;
+`metadata.elections.unclean_restart` reports it."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def command_config_option(help: str) -> Callable[[F], F]:
 
 
 def broker_options(command: F) -> F:
-    """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `CommandSession` as its first argument."""
+    """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `CommandSession` first."""
 
     @functools.wraps(command)
     def with_session(

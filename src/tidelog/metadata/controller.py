@@ -25,8 +25,9 @@ from tidelog.metadata import reassignments, records
 from tidelog.metadata.access.access_controller import AccessController, Swap
 from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.elections import elections, replica_doubts
+from tidelog.metadata.image import changes
 from tidelog.metadata.image.changes import Update
-from tidelog.metadata.image.image import NO_CONFIGS, Image, TopicImage, changes
+from tidelog.metadata.image.image import NO_CONFIGS, Image, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (

@@ -1,7 +1,7 @@
 """Offsets by time: the first record at or after a moment, and the newest record of a log.
 
-Compressed batches may expand to much.  A search that is given `known` does not open them itself: it raises `MustDecompress`, and
-`look_up` has a thread open the batch before it searches again."""
+Compressed batches may expand to much.  A search that is given `opened` does not open them itself: it raises
+`MustDecompress`, and `look_up` has a thread open the batch before it searches again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tidelog.metadata import records
 from tidelog.metadata.access import access_records
-from tidelog.metadata.image.image import Image, changes
+from tidelog.metadata.image import changes
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.records import BrokerRecord, Endpoint, PartitionRecord, TopicRecord
 from tidelog.metadata.store import Changes, KeyChange, Snapshot, StoredEntry
 from tidelog.net.scram import ScramCredential

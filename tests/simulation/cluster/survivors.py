@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
-from tidelog.metadata.image.image import Image, PartitionImage, TopicImage, changed_partitions, changes
+from tidelog.metadata.image import changes
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage, changed_partitions
 from tidelog.metadata.store import Changes, Snapshot
 from tidelog.record.reader import Batch, read_batches
 from tidelog.storage.checkpoints import LEADER_EPOCHS, CorruptCheckpoint, decode_epochs

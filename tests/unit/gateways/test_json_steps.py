@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidelog.gateways.http import json_steps
 from tidelog.gateways.http.json_steps import PART, Split, TooLong, parse_long
-from tidelog.gateways.http.json_text import asked
+from tidelog.gateways.http.json_text import parse_request
 
 texts = st.text(alphabet='ab"\\{}[]é😀 ,:\n', max_size=8)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
@@ -49,7 +49,7 @@ def test_what_is_damaged_is_refused_alike(value: Any, place: int, put: str) -> N
     text = json.dumps(value)
     place %= len(text)
     damaged = text[:place] + put + text[place + 1 :]
-    assert outcome(parse_long, damaged) == outcome(asked, damaged.encode())
+    assert outcome(parse_long, damaged) == outcome(parse_request, damaged.encode())
 
 
 BAD = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.gateways.http.json_text import asked, parse, written
+from tidelog.gateways.http.json_text import parse, parse_request, written
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -43,5 +43,5 @@ def test_no_answer_has_a_number_that_is_none() -> None:
 
 def test_a_request_with_half_of_a_surrogate_pair_is_refused() -> None:
     with pytest.raises(ValueError, match="surrogate"):
-        asked(b'["\\ud83c"]')
-    assert asked(b'["\\ud83c\\udf50", "\\\\ud83c"]') == ["\U0001f350", "\\ud83c"]
+        parse_request(b'["\\ud83c"]')
+    assert parse_request(b'["\\ud83c\\udf50", "\\\\ud83c"]') == ["\U0001f350", "\\ud83c"]

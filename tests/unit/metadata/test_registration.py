@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.metadata.cluster import NODE, record
 from tidelog import errors, testing
-from tidelog.metadata.image.image import Image, changes
+from tidelog.metadata.image import changes
+from tidelog.metadata.image.image import Image
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, broker_key
 from tidelog.metadata.registration import TAKEN_MS, Registration, await_place
 from tidelog.metadata.store import Delete

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tidelog import errors, testing
-from tidelog.metadata.image.image import changes
+from tidelog.metadata.image import changes
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, Endpoint, broker_key
 from tidelog.metadata.store import Put
 from tidelog.net.requester import Requester, Unreachable

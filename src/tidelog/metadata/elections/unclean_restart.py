@@ -14,7 +14,8 @@ from tidelog.metadata import records
 from tidelog.metadata.elections import replica_doubts
 from tidelog.metadata.elections.elections import NextState
 from tidelog.metadata.elections.replica_doubts import ReplicaCondition
-from tidelog.metadata.image.image import Image, PartitionImage, TopicImage, changes
+from tidelog.metadata.image import changes
+from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.store import ABSENT, Compare, Delete, MetadataStore, Put
 from tidelog.types import NodeId
 

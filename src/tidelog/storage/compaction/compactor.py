@@ -1,9 +1,9 @@
 """A round of compaction over one log's sealed segments: reads them, writes `.cleaned` ones, swaps nothing.
 
-It needs a disk and a `CompactionJob`, nothing of the broker, so it runs in a worker process as well as inline.  For every key
-the record with the highest offset stays, at its offset; a tombstone stays until its delete horizon.  What was aborted
-goes, and markers of transactions that have nothing left go when their own horizon has passed.  Memory: the key map, two
-chunks, and one batch decompressed.
+It needs a disk and a `CompactionJob`, nothing of the broker, so it runs in a worker process as well as inline.
+For every key the record with the highest offset stays, at its offset; a tombstone stays until its delete horizon.
+What was aborted goes, and markers of transactions that have nothing left go when their own horizon has passed.
+Memory: the key map, two chunks, and one batch decompressed.
 """
 
 from __future__ import annotations

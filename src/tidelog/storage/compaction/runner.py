@@ -1,7 +1,8 @@
 """Who carries out a compaction job: a process of its own for the machine's disk, the disk's own thread for others.
 
-Both give the groups of segments as they are written, then the `CompactionProgress` of the whole round.  Giving up in the middle
-(closing the iterator) ends the work; files that were written and not swapped in are the caller's to remove.
+Both give the groups of segments as they are written, then the `CompactionProgress` of the whole round.
+Giving up in the middle (closing the iterator) ends the work; files that were written
+and not swapped in are the caller's to remove.
 """
 
 from __future__ import annotations

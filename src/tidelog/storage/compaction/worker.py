@@ -1,7 +1,7 @@
 """The process that compacts for a broker: `python -m tidelog.storage.compaction.worker BROKER_PID`.
 
-Jobs come on stdin and answers go to stdout, one JSON object a line: a `CompactionJob`; then `{"rewritten": ...}` for every group
-of segments, and `{"done": ...}` or `{"failed": ..., "damaged": ...}`.  It ends when stdin does, and with the broker.
+Jobs come on stdin and answers go to stdout, one JSON object a line: a `CompactionJob`; then `{"rewritten": ...}` for every
+group of segments, and `{"done": ...}` or `{"failed": ..., "damaged": ...}`.  It ends when stdin does, and with the broker.
 """
 
 from __future__ import annotations

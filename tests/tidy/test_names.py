@@ -1,0 +1,76 @@
+"""Variables name the thing they hold, and a file is named after a noun of Kafka or of the machine, not after a riddle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.tidy.test_layers import SOURCE, sources
+
+# These name a moment of the writer's thinking: a reader has to find out what is held.
+VAGUE = {"one", "found", "known", "asked", "what", "level", "room", "told", "said", "it", "well"}
+
+# Where such a word is the thing's own name.
+REASONS = {
+    ("level", "broker/loggers.py"): "the level of a logger",
+    ("level", "logs.py"): "the level of a logger",
+    ("level", "record/builder.py"): "the level of a compression codec",
+    ("level", "record/codecs.py"): "the level of a compression codec",
+    ("level", "replication/acceptance.py"): "the level of a compression codec",
+    ("level", "registry/compatibility.py"): "a schema's compatibility level",
+    ("level", "cli/schemas.py"): "a schema's compatibility level",
+    ("level", "gateways/console/pages/schemas/subject.py"): "a schema's compatibility level",
+    ("level", "net/network.py"): "the protocol level of setsockopt",
+    ("level", "net/tls.py"): "the protocol level of setsockopt",
+    ("level", "testing/sockets.py"): "the protocol level of setsockopt",
+}
+
+# Words that say nothing to a person who looks for a part of a broker.
+RIDDLES = {
+    "cadence", "figures", "gathering", "held", "homecoming", "level", "lookout", "opening", "pulse", "replays",
+    "retreat", "room", "steward", "strangers", "surroundings", "tallies", "tally", "turns", "vigil",
+}  # fmt: skip
+
+
+def bindings(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.MatchAs(name=str(name)):
+                yield name, node.lineno
+            case ast.ExceptHandler(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name, node.lineno
+
+
+def native_bindings(path: Path) -> Iterator[tuple[str, int]]:
+    """Declarations, assignments and loops of Cython; parameters count as declarations."""
+    code = re.sub(r'""".*?"""', lambda text: "\n" * text[0].count("\n"), path.read_text(), flags=re.DOTALL)
+    for number, line in enumerate(code.split("\n"), 1):
+        statement = line.partition("#")[0]
+        for match in re.finditer(r"(?<![\w.\"])(\w+)(?= = |=[^=]|, \w+ = )|\bfor (\w+)\b", statement):
+            yield match[1] or match[2], number
+        if re.match(r"\s*c?p?def\b", statement):
+            yield from ((name, number) for name in re.findall(r"\w+", statement))
+
+
+def test_a_variable_names_the_thing_it_holds() -> None:
+    places = [
+        (name, path.relative_to(SOURCE).as_posix(), line)
+        for path in sources()
+        for name, line in bindings(path)
+    ] + [
+        (name, path.relative_to(SOURCE).as_posix(), line)
+        for path in sorted((SOURCE / "_speed").rglob("*.pyx"))
+        for name, line in native_bindings(path)
+    ]
+    vague = [place for place in places if place[0] in VAGUE]
+    unnamed = [place for place in vague if place[:2] not in REASONS]
+    assert not unnamed, "name the thing: `for partition in partitions`, not `for one in them`"
+    stale = set(REASONS) - {place[:2] for place in vague}
+    assert not stale, f"take these off the list: {stale}"
+
+
+def test_no_file_has_a_riddle_for_a_name() -> None:
+    riddles = [path for path in sources() if path.stem in RIDDLES and path.parent.name != "model"]
+    assert not riddles, "name the file after what it owns, in Kafka's words"
