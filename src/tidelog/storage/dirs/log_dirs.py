@@ -206,7 +206,8 @@ class LogDirs:
             self.delete(name)
             return
         self.cancel_move(name)
-        self._forget(name)
+        del self._homes[name]
+        self.unidentified.discard(name)
         logger.warning(
             "%s is parked as %s: %s.  Nothing reads or removes this folder.  Its log comes back when the metadata has its "
             "topic again; if it is not needed any more, remove the folder",
@@ -227,17 +228,13 @@ class LogDirs:
         if home.holds(name):
             return False
         home.names.discard(name)
-        self._forget(name)
+        del self._homes[name]
         return True
 
     def delete(self, name: TopicPartition) -> None:
         self.cancel_move(name)
         home = self.home(name)
         home.delete(name, self._configs(name.topic).file_delete_delay_ms)
-        self._forget(name)
-
-    def _forget(self, name: TopicPartition) -> None:
-        """The log is gone, and the doubt whose log it was goes with it: the next log of this name has its topic's id."""
         del self._homes[name]
         self.unidentified.discard(name)
 
