@@ -33,6 +33,28 @@ RIDDLES = {
     "retreat", "room", "steward", "strangers", "surroundings", "tallies", "tally", "turns", "vigil",
 }  # fmt: skip
 
+# What a Kafka engineer looks for, and the file whose first line has the word.
+KAFKA_WORDS = {
+    "authorization": "broker/gate.py",
+    "controller": "metadata/active_controller.py",
+    "in-sync set": "replication/in_sync.py",
+    "ISR": "metadata/in_sync_changes.py",
+    "high watermark": "replication/replica_state.py",
+    "LEO": "replication/replica_state.py",
+    "leader epoch": "storage/leader_epochs.py",
+    "Log directory failure": "replication/directory_failure.py",
+    "log directory": "storage/dirs/log_dir.py",
+    "purgatory": "replication/delayed_fetch.py",
+    "quotas": "broker/bounds/quota_manager.py",
+    "replica fetcher": "replication/replica_fetcher.py",
+    "throttles": "replication/throttle.py",
+    "truncation": "storage/cutter.py",
+    "unclean leader election": "metadata/elections/elections.py",
+    "unclean restart": "metadata/elections/unclean_restart.py",
+}
+
+FILES_MAX = 22  # and folders, in one folder; the package itself has one for each layer
+
 
 def bindings(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(ast.parse(path.read_text())):
@@ -74,3 +96,28 @@ def test_a_variable_names_the_thing_it_holds() -> None:
 def test_no_file_has_a_riddle_for_a_name() -> None:
     riddles = [path for path in sources() if path.stem in RIDDLES and path.parent.name != "model"]
     assert not riddles, "name the file after what it owns, in Kafka's words"
+
+
+def first_line(path: Path) -> str:
+    """The first sentence of a module, which may take two lines."""
+    paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def test_words_of_kafka_lead_to_their_files() -> None:
+    missing = {word: name for word, name in KAFKA_WORDS.items() if word not in first_line(SOURCE / name)}
+    assert not missing, "the first line of a file says what it owns, in Kafka's words"
+
+
+def test_no_folder_hides_its_architecture() -> None:
+    folders = {path.parent for path in sources()} - {SOURCE}
+    crowded = {}
+    for folder in folders:
+        entries = [
+            entry
+            for entry in folder.iterdir()
+            if entry.suffix in (".py", ".pyx") or (entry / "__init__.py").is_file()
+        ]
+        if len(entries) > FILES_MAX:
+            crowded[folder.relative_to(SOURCE).as_posix()] = len(entries)
+    assert not crowded, "what belongs together goes to a folder of its own"

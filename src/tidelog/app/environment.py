@@ -1,4 +1,4 @@
-"""What a broker does not make itself: time, chance, sockets, disks, the metadata store, where compaction runs.
+"""The environment of a broker, passed in: clock, random numbers, sockets, disks, metadata store, compaction processes.
 
 `system` is the machine this process runs on; the simulator in `tidelog.testing` has another."""
 

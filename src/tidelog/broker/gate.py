@@ -1,5 +1,5 @@
-"""The one gate that every request of every door passes: Kafka requests, HTTP requests, the produce shortcut, answers that
-are held back.
+"""The gate: authentication, authorization and quotas of every request, of Kafka and HTTP, of the produce shortcut and of
+answers that are held back.
 
 The gate asks whether the session is authenticated, whether its principal may do what it asks for, and whether it is within
 its quota.  What it decides is cached on the session; a change of the rules makes those decisions void at once."""

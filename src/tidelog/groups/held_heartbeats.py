@@ -1,4 +1,4 @@
-"""Heartbeats that are not answered yet: each waits for news for its member, for a bounded time.
+"""Heartbeats that are answered later: each waits for a rebalance or an assignment of its member, for a bounded time.
 
 The next request of its connection ends a wait, so nobody waits behind it.  Drivers of groups own one."""
 

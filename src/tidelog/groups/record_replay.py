@@ -1,4 +1,4 @@
-"""The table of functions that apply the records of `__consumer_offsets` to the state, by key type.  Pure.
+"""Replay: the table of functions that apply the records of `__consumer_offsets` to the state, by key type.  Pure.
 
 Each type of group adds its rows; a record without a row is ignored."""
 

@@ -1,5 +1,6 @@
-"""What can be said of an append: that all replicas which count have it, that it is too early to tell, or that another
-leader has to say.  An offset can be given to another record by another leader; offset and epoch together name one."""
+"""Whether an append is committed: replicated to the in-sync set, not yet, or only another leader can tell.
+
+An offset can be given to another record by another leader; offset and epoch together name one."""
 
 from __future__ import annotations
 

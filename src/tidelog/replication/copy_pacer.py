@@ -1,4 +1,4 @@
-"""Copying at a rate: whoever has copied some waits here before he goes on."""
+"""Copies between log directories at a bounded rate: a copier waits here after each chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches that wait for enough bytes.  Producers wait in `_speed/log/commit_waits.pyx`.
+"""The purgatory of fetches: those that wait for `fetch.min.bytes`.  Producers wait in `_speed/log/commit_waits.pyx`.
 
 Waits are plain futures, settled by the partition; a wait that ends another way (time-out, closed connection) takes
 itself out, so nothing is kept for a caller that has gone."""

@@ -1,4 +1,4 @@
-"""What a follower does with its leader's answers, and what it asks for next.  Pure.
+"""The follower's side of Fetch: the session, the offsets to fetch from, and where to truncate after a divergence.  Pure.
 
 A follower fetches with the epoch of the last record it has.  Where its log and the leader's part ways the leader says
 so instead of sending records, and the follower cuts its log there, by epochs alone: a record it has and the leader of

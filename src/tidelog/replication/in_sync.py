@@ -1,5 +1,5 @@
-"""Keeps the in-sync sets of the partitions that this node leads: followers that fall behind, end or are in doubt leave,
-followers that have caught up join.
+"""The in-sync sets (ISR) of the partitions that this broker leads: shrinks them by followers that lag, end or are in doubt,
+expands them by followers that have caught up.
 
 Changes go to the metadata by compare-and-swap, all of one moment together.  From the moment a join is proposed until its
 outcome is known, members of the old and of the new set count alike, so a lost answer does no harm: whichever set is

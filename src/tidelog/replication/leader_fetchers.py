@@ -1,8 +1,8 @@
-"""Keeps the partitions that one broker leads, and this node follows, in step with it, with two fetchers.
+"""The two replica fetchers from one leader: one for replicas in sync, one for replicas that catch up.
 
 Producers wait for replicas that are in sync; those that catch up fetch as much as there is.  In one fetch the first would
 get their few records only with the many of the others, so each kind has a connection and a session of its own.
-`followers` makes one of these for each leader."""
+`replica_fetchers` makes one of these for each leader."""
 
 from __future__ import annotations
 

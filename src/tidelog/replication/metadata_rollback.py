@@ -1,4 +1,4 @@
-"""Metadata that are older than the logs: the store was restored from a backup.
+"""Recovery from a metadata store that was restored from a backup: the metadata are older than the logs.
 
 A replica whose log has records of a newer leader epoch than the metadata know neither leads nor follows: the stored
 in-sync set is of the past.  Its broker reports how far the log reaches, so do the brokers of all other replicas, and the

@@ -1,4 +1,5 @@
-"""A partition that this node holds: its log, what is known of its replicas, and who waits for it.
+"""A partition that this broker holds as leader or follower: its log, its replicas, its high watermark, and the requests
+that wait for it.
 
 The only writer of its log.  Everything in `append` happens before the caller's first await, so requests that were
 pipelined on one connection land in the order they were sent.  Called by handlers through `Partitions`."""

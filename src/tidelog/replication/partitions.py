@@ -1,4 +1,4 @@
-"""The partitions that this node holds, by name and by topic id.
+"""The partitions that this broker holds (the replica manager), by name and by topic id.
 
 Follows the metadata: creates and deletes logs, moves leadership, hands on settings.  A partition is opened when it is
 first asked for, so a start does not grow with their number.  Handlers come here first."""

@@ -1,4 +1,4 @@
-"""Notices that another broker's process has ended, long before its lease does.
+"""Notices that another broker's process has ended, long before its session (the lease in the metadata store) expires.
 
 A process that ends takes its connections with it, and its machine refuses new ones in its name.  This node keeps one
 idle connection to every other broker; when one breaks and its address refuses to be called again, the registration is

@@ -1,4 +1,4 @@
-"""Sees to it that damaged logs of this broker become whole again, from replicas that are.
+"""Repairs damaged logs of this broker with the bytes of replicas that are not damaged.
 
 A damaged replica leaves the in-sync set first, and the leadership with it, and does not fetch: nobody counts on it.  Then
 it writes the bytes of each bad range anew as its leader has them (`storage.restoring`).  Where the leader's bytes do not

@@ -1,8 +1,8 @@
-"""Keeps some of the partitions that one broker leads in step with it: one connection, one fetch at a time, all of them
-in it.
+"""The replica fetcher: a follower copies partitions from one leader, with one connection and one Fetch at a time that names
+all of them.
 
 What arrives is appended as it is, with the leader's offsets and epochs.  An answer for a partition whose leadership
-changed meanwhile, or that went over to the other fetcher, is dropped.  `follower` has two of these."""
+changed meanwhile, or that went over to the other fetcher, is dropped.  `leader_fetchers` has two of these."""
 
 from __future__ import annotations
 

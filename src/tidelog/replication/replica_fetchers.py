@@ -1,4 +1,4 @@
-"""Which leaders this node follows, and in what: goes with the metadata.
+"""The replica fetchers of this broker: which leaders it follows, and in which partitions.  Follows the metadata.
 
 One `LeaderFetchers` for each broker that leads a partition of which this node has a replica; one that is not needed any more
 is stopped.  `app.lifecycle` hands on every update, after the partitions have applied it."""

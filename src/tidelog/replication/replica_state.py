@@ -1,4 +1,4 @@
-"""What the leader of a partition knows of its replicas, and how far records are committed.
+"""The high watermark of a partition, and the log end offset (LEO) of each of its replicas, as the leader knows them.
 
 Pure: facts in, decisions out.  A record is committed when every in-sync member holds it, and there are as many of them as
 the topic asks for; only committed records are shown to consumers and acknowledged to producers that asked for all.  The

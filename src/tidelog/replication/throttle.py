@@ -1,7 +1,7 @@
-"""How fast records are copied to replicas that are behind, so that a move leaves room for clients.  Pure.
+"""Replication throttles (`leader.` and `follower.replication.throttled.rate`): quotas for replicas that are behind.  Pure.
 
 A replica that is in sync is never held back: producers wait for it.  What it takes counts all the same, as in Kafka.
-The leader's side is asked by the handler of fetches, the follower's by `follower`, moves between folders by
+The leader's side is asked by the handler of fetches, the follower's by `replica_fetcher`, moves between folders by
 `partitions`; each has one of these."""
 
 from __future__ import annotations

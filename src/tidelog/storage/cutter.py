@@ -1,4 +1,4 @@
-"""Every way in which a log gets shorter: truncation, retention, deleted records, compaction.
+"""Shortens a log: truncation, retention, DeleteRecords, and the swap of compacted segments.
 
 What is gone stays gone: before anything is written in its place, the names of removed files are durable and the recovery
 point is not above the cut.  Used by `Log`, `background` (retention) and `compaction` (swaps)."""

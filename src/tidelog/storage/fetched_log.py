@@ -1,4 +1,4 @@
-"""What a read of a log gives: the answer of `Log.fetch`, of which there are three kinds.
+"""The three kinds of result that `Log.fetch` returns.
 
 A slice of a file, bytes in memory, or word that the records are not here yet: what keeps segments elsewhere, or
 encrypts them, has its place behind these three.  Whoever calls `Log.fetch` handles all of them; `fetch_bytes` does so

@@ -1,4 +1,6 @@
-"""Which leader epoch began at which offset of a log.  Pure; `log` keeps it in step and on disk.
+"""The leader epochs of a log: which epoch began at which offset (`leader-epoch-checkpoint`).
+
+Pure; `log` keeps it in step and on disk.
 
 Epochs and their start offsets both ascend.  The file may lag behind: epochs are in every batch, so what is
 above the recovery point is learned again when the log is scanned.

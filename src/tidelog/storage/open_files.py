@@ -1,4 +1,4 @@
-"""A bound on open files: descriptors and mappings of segments, shared by all logs of a broker.
+"""Bounds the open files: descriptors and mappings of segments, shared by all logs of a broker.
 
 An idle segment holds none; a busy one holds its own and does not come here on every use, it only marks itself
 `used`. A file released while a slice of it is on its way out stays readable: the slice holds the `File`,

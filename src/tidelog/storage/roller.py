@@ -1,4 +1,4 @@
-"""Starts the segments of a log, seals the one before, and puts away those that are no longer needed.
+"""Rolls a log: starts a new active segment, seals the one before, and closes segments that are not needed any more.
 
 The last segment is the only one that is appended to.  A roll that fails leaves the log in the old segment.  Used by
 `Appender` and `Cutter`; the rule when a segment is full is in `_speed/log/append.pyx`."""

@@ -1,4 +1,6 @@
-"""The one table of who may ask what: the guard of every API that is served.  A test compares it with `routes`.
+"""Authorization of every API: the one table of guards.  Produce and Fetch ask the gate in their handlers instead.
+
+A test compares the table with `routes`.
 
 Imported with the first request to a broker that has an authorizer."""
 

@@ -1,4 +1,4 @@
-"""Whether a client sends anything while it waits for an answer, as far as it can be seen from its connection.
+"""Detects clients that do not pipeline: those that send nothing more on a connection while they wait for an answer.
 
 A heartbeat that is held gives way to the next request.  Some clients (Sarama) send the next one only when they have
 the answer, and have one connection for all that they ask a broker: there a held heartbeat holds up fetches and commits.

@@ -1,7 +1,7 @@
-"""What a broker counts while it serves: plain integers, read when somebody asks for metrics.
+"""The counters of a broker: errors, traffic by client, replication, throttles.  Plain integers, read for the metrics.
 
-Requests are counted natively (`_speed.request_metrics`), records by their partition; here is what is left: errors in
-answers, clients, replication, throttles.  `Services` has the one object of a broker."""
+Requests are counted natively (`_speed.request_metrics`), records by their partition; the rest is
+counted here.  `Services` has the one object of a broker."""
 
 from __future__ import annotations
 

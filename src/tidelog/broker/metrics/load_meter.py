@@ -1,4 +1,4 @@
-"""What has to be looked at again and again to be known: rates over the last minute, and how late the event loop is."""
+"""Measures the load of a broker every few seconds: rates over the last minute, and how late the event loop is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the figures of a broker are that no handler needs, for whoever shows them.  Built in `app.lifecycle`."""
+"""The parts of a broker that only metrics read, in one object.  Built in `app.lifecycle`."""
 
 from __future__ import annotations
 

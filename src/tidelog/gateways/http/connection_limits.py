@@ -1,4 +1,4 @@
-"""Who may have the places of the HTTP port, `tidelog.http.connections.max` of them.
+"""Limits the connections of the HTTP port: `tidelog.http.connections.max` in all, fewer for each address.
 
 `max.connections.per.ip` and the connection rate of an address hold here, too.  When all places are taken and another client
 comes, the address with the most of them gives one up: a client that has asked nothing yet, the oldest first, then one

@@ -1,4 +1,4 @@
-"""What the gateways behind the HTTP port may use.  Built once in `app.lifecycle`, passed to the `routes` of each gateway."""
+"""The services that gateways of the HTTP port may use.  Built once in `app.lifecycle`, passed to each gateway's `routes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup of a classic group.  Pure; see `rebalance`."""
+"""SyncGroup, Heartbeat and LeaveGroup of a classic group: how each is answered.  Pure; see `rebalance`."""
 
 from __future__ import annotations
 

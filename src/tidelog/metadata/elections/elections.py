@@ -1,4 +1,4 @@
-"""Leader elections by the controller, clean and unclean, and the completion of reassignments.
+"""Leader elections by the controller, preferred and unclean leader election, and the completion of reassignments.
 
 Pure: a partition's state and the running brokers in, the partition's next state out.  The rules:
 

@@ -1,4 +1,4 @@
-"""Leaderless partitions: which brokers each waits for, or that an operator has to decide.  Pure.
+"""Offline partitions, which have no leader: the brokers that each waits for, or that an operator has to decide.  Pure.
 
 The controller's log, the metrics and the console show the same; `elections.awaited` is the rule behind them."""
 

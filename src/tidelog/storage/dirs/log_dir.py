@@ -1,4 +1,4 @@
-"""One data directory: whose it is, the logs in it, its checkpoints, and whether its disk still works.
+"""One log directory (`log.dirs`): its owner, its logs, its checkpoints, and whether its disk works or is offline.
 
 Starting lists the folder once; a log is opened when it is first asked for.  Only after an unclean stop is every log
 looked at, in the disk's thread.  An error of the disk takes this directory offline and no other: its logs raise

@@ -1,4 +1,4 @@
-"""OffsetCommit (api 8) in the common case, versions 8-10: partitions that are there, a member that may.
+"""OffsetCommit (api 8) in the common case, versions 8-10: existing partitions, a member of the group.
 
 Read, written and answered without a message object in between.  Whatever is different is left to `handlers.offsets`,
 which has all the rules and does the same in this case: a property test holds the two against each other.  Nothing is

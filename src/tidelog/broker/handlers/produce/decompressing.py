@@ -1,4 +1,4 @@
-"""Produce requests with batches that have to be opened, recompressed, or looked into for schemas.
+"""Produce requests with batches that have to be decompressed, recompressed, or searched for schema ids.
 
 What expands to little is opened here and now, and the request goes on as any other.  Otherwise threads open it, and the
 registry may have to be asked.  Meanwhile the connection is paused: its later requests wait, so that all batches are

@@ -1,8 +1,8 @@
-"""Batches of producers that are opened: what their topic's rules say of them, and which schemas their records name.
+"""Decompresses a producer's batch: validates it by its topic's rules, and lists the schemas that its records name.
 
 Large ones are opened on threads of their own, so that decompression never holds up the event loop.  There are few, and
 each has one batch at a time: together they take no more than that many times `Rules.expanded_bytes_max`.  Called by
-`handlers.produce.opened`."""
+`handlers.produce.decompressing`."""
 
 from __future__ import annotations
 
