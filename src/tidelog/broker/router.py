@@ -176,7 +176,7 @@ class Router:
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
-            if self.gate.authorizes(asked.connection.session):
+            if self.gate.authorizes(connection.session):
                 handle = self._guarded(route, handle)
             pending = handle(request, self._context(connection, version, holds=False))
         finally:
