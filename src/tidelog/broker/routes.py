@@ -104,7 +104,7 @@ _HANDLERS = (
 )
 
 # What has a handler for its common case beside the other: (module in broker.handlers, function in it)
-PLAIN = {"OffsetCommit": ("groups.plain_commits", "commit_plainly")}
+PLAIN = {"OffsetCommit": ("groups.fast_offset_commit", "commit_plainly")}
 
 
 def _routes() -> dict[int, Route]:

@@ -23,6 +23,7 @@ from tidelog.broker.bounds.unauthenticated_connections import (
 )
 from tidelog.broker.connection import ClientConnection
 from tidelog.broker.router import Router
+from tidelog.broker.session import ANONYMOUS
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
 from tidelog.logs import SparingLog
@@ -267,9 +268,7 @@ class Server:
         stranger: UnauthenticatedConnection | None = None,
     ) -> None:
         config = self._config()
-        session = self._gate.open(name, peer, security.protocol)
-        if principal is not None:
-            session.principal = principal
+        session = self._gate.open(name, peer, security.protocol, principal or ANONYMOUS)
         connection = ClientConnection(
             self._watcher(stream),
             stream,

@@ -138,7 +138,7 @@ def list_(session: CommandSession, **whom: Any) -> None:
         )
         return
     rows = [
-        (*("<default>" if part == DEFAULT_ENTITY else part for part in quota_entity), key, _amount(value))
+        (*("<default>" if part == DEFAULT_ENTITY else part for part in quota_entity[:3]), key, _amount(value))
         for quota_entity, values in quotas_set.items()
         for key, value in sorted(values.items())
     ]
@@ -147,7 +147,10 @@ def list_(session: CommandSession, **whom: Any) -> None:
 
 async def _list(session: CommandSession, entity: QuotaEntity | None) -> dict[QuotaEntity, dict[str, float]]:
     async with session.admin() as admin:
-        return await admin.describe_client_quotas(entity)
+        quotas = await admin.describe_client_quotas(entity)
+        return {
+            quota_entity: values for quota_entity, values in quotas.items() if quota_entity.tenant is None
+        }
 
 
 @quotas.command(
