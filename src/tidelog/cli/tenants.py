@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tidelog.cli.output import bytes_text, print_json, print_table
-from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
 from tidelog.metadata.tenants import ENABLED, LIMITS, MEMBER, USER_SEPARATOR, is_tenant_name, prefix_of
 from tidelog.wire.acls import AclFilter, AclPatternType
 from tidelog.wire.client_quotas import QuotaEntity
@@ -78,7 +78,7 @@ def _json(name: str, values: Values) -> dict[str, Any]:
     }
 
 
-def _show(session: Session, shown: dict[str, Any]) -> None:
+def _show(session: CommandSession, shown: dict[str, Any]) -> None:
     if session.json:
         print_json(shown)
         return
@@ -106,11 +106,11 @@ tidelog tenants create acme partitions_max=200 topics_max=50
 @click.argument("name", callback=_name)
 @click.argument("limits", nargs=-1, callback=pairs, metavar="[LIMIT=VALUE]...")
 @broker_options
-def create(session: Session, name: str, limits: dict[str, str]) -> None:
+def create(session: CommandSession, name: str, limits: dict[str, str]) -> None:
     _show(session, run(_create(session, name, _limits(limits))))
 
 
-async def _create(session: Session, name: str, limits: dict[str, float | None]) -> dict[str, Any]:
+async def _create(session: CommandSession, name: str, limits: dict[str, float | None]) -> dict[str, Any]:
     async with session.admin() as admin:
         if name in await _all(admin):
             raise Failure(
@@ -133,7 +133,7 @@ tidelog tenants list --json
     ),
 )
 @broker_options
-def list_(session: Session) -> None:
+def list_(session: CommandSession) -> None:
     shown = [_json(name, values) for name, values in sorted(run(_list(session)).items())]
     if session.json:
         print_json(shown)
@@ -150,7 +150,7 @@ def list_(session: Session) -> None:
     print_table(("TENANT", "PREFIX", "LIMITS", "MEMBERS"), rows)
 
 
-async def _list(session: Session) -> dict[str, Values]:
+async def _list(session: CommandSession) -> dict[str, Values]:
     async with session.admin() as admin:
         return await _all(admin)
 
@@ -168,7 +168,7 @@ tidelog tenants limits acme partitions_max=400 topics_max=
 @click.argument("name", callback=_name)
 @click.argument("limits", nargs=-1, callback=pairs, metavar="[LIMIT=VALUE]...")
 @broker_options
-def limits(session: Session, name: str, limits: dict[str, str]) -> None:
+def limits(session: CommandSession, name: str, limits: dict[str, str]) -> None:
     _show(session, run(_change(session, name, _limits(limits))))
 
 
@@ -187,13 +187,13 @@ tidelog tenants members acme --remove User:bob
 @click.option("--add", multiple=True, metavar="PRINCIPAL", help="Make a principal a member.")
 @click.option("--remove", multiple=True, metavar="PRINCIPAL", help="End a membership.")
 @broker_options
-def members(session: Session, name: str, add: tuple[str, ...], remove: tuple[str, ...]) -> None:
+def members(session: CommandSession, name: str, add: tuple[str, ...], remove: tuple[str, ...]) -> None:
     changes: dict[str, float | None] = {MEMBER + principal: None for principal in remove}
     changes |= {MEMBER + principal: 1.0 for principal in add}
     _show(session, run(_change(session, name, changes)))
 
 
-async def _change(session: Session, name: str, changes: dict[str, float | None]) -> dict[str, Any]:
+async def _change(session: CommandSession, name: str, changes: dict[str, float | None]) -> dict[str, Any]:
     async with session.admin() as admin:
         held = await _values(admin, name)
         gone = [
@@ -218,7 +218,7 @@ tidelog tenants usage acme --json
 )
 @click.argument("name", callback=_name, required=False)
 @broker_options
-def usage(session: Session, name: str | None) -> None:
+def usage(session: CommandSession, name: str | None) -> None:
     usages = run(_usage(session, name))
     if session.json:
         print_json(
@@ -247,7 +247,7 @@ def _counts(used: TenantUsage) -> dict[str, int | None]:
     return {key: value for key, value in used._asdict().items() if key != "name"}
 
 
-async def _usage(session: Session, name: str | None) -> list[tuple[TenantUsage, Values]]:
+async def _usage(session: CommandSession, name: str | None) -> list[tuple[TenantUsage, Values]]:
     async with session.admin() as admin:
         by_tenant = await _all(admin) if name is None else {name: await _values(admin, name)}
         topics = await admin.list_topics()
@@ -301,7 +301,7 @@ tidelog tenants delete acme --with-data
 @click.argument("name", callback=_name)
 @click.option("--with-data", is_flag=True, help="Delete its topics, groups, users, quotas and ACLs as well.")
 @broker_options
-def delete(session: Session, name: str, with_data: bool) -> None:
+def delete(session: CommandSession, name: str, with_data: bool) -> None:
     gone = run(_delete(session, name, with_data))
     if session.json:
         print_json(gone)
@@ -312,7 +312,7 @@ def delete(session: Session, name: str, with_data: bool) -> None:
     )
 
 
-async def _delete(session: Session, name: str, with_data: bool) -> dict[str, Any]:
+async def _delete(session: CommandSession, name: str, with_data: bool) -> dict[str, Any]:
     prefix, users_prefix = prefix_of(name), name + USER_SEPARATOR
     async with session.admin() as admin:
         await _values(admin, name)
