@@ -76,6 +76,24 @@ def test_what_an_earlier_topic_left_does_not_come_back() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("goes", ["deleted", "parked", "replaced"])
+def test_a_log_that_goes_takes_its_uncertainty_with_it(goes: str) -> None:
+    """The next topic of this name has a log of its own, and whose that is is certain."""
+
+    async def scenario(random: Random) -> None:
+        dirs = await started([VirtualDisk(random)])
+        fill(dirs.create(ORDERS, TOPIC_ID), 5)
+        dirs.unidentified.add(ORDERS)
+        if goes == "deleted":
+            dirs.delete(ORDERS)
+        elif goes == "parked":
+            dirs.clear_away(ORDERS, "nobody knows it")
+        dirs.create(ORDERS, UUID(int=5))
+        assert not dirs.unidentified
+
+    run(scenario)
+
+
 def test_a_broken_directory_is_passed_over() -> None:
     async def scenario(random: Random) -> None:
         disks = [VirtualDisk(random) for _ in PATHS]
