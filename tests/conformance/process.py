@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidelog.testing.claimed_port import ClaimedPort
 
-STOP_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 180
 
 
 class BrokerProcess:
