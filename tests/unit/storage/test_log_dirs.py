@@ -76,19 +76,20 @@ def test_what_an_earlier_topic_left_does_not_come_back() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("goes", ["deleted", "parked", "replaced"])
-def test_a_log_that_goes_takes_its_uncertainty_with_it(goes: str) -> None:
-    """The next topic of this name has a log of its own, and whose that is is certain."""
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_doubt_whose_log_it_is_ends_with_the_log(parked: bool) -> None:
+    """Or the next topic of this name would have a replica that nobody opens."""
 
     async def scenario(random: Random) -> None:
         dirs = await started([VirtualDisk(random)])
-        fill(dirs.create(ORDERS, TOPIC_ID), 5)
+        dirs.create(ORDERS, TOPIC_ID)
         dirs.unidentified.add(ORDERS)
-        if goes == "deleted":
+        if parked:
+            dirs.clear_away(ORDERS, "its topic is not certain")
+        else:
             dirs.delete(ORDERS)
-        elif goes == "parked":
-            dirs.clear_away(ORDERS, "nobody knows it")
-        dirs.create(ORDERS, UUID(int=5))
+        dirs.deleted()
+        dirs.create(ORDERS, UUID(int=78))
         assert not dirs.unidentified
 
     run(scenario)
