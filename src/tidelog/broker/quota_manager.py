@@ -206,24 +206,24 @@ class QuotaManager:
         if session.limits is None:
             session.handler_ns = 0
         session.produce_bytes_left = 0
-        found = SessionLimits(self._known, session.principal, session.groups, session.client_id)
-        found.produce = self._budget(PRODUCER_BYTE_RATE, self._produce, self.windows, session)
-        found.fetch = self._budget(CONSUMER_BYTE_RATE, self._fetch, self.windows, session)
-        found.time = self._budget(REQUEST_PERCENTAGE, self._time, self.windows, session)
-        found.mutation = self._budget(
+        limits = SessionLimits(self._known, session.principal, session.groups, session.client_id)
+        limits.produce = self._budget(PRODUCER_BYTE_RATE, self._produce, self.windows, session)
+        limits.fetch = self._budget(CONSUMER_BYTE_RATE, self._fetch, self.windows, session)
+        limits.time = self._budget(REQUEST_PERCENTAGE, self._time, self.windows, session)
+        limits.mutation = self._budget(
             CONTROLLER_MUTATION_RATE, self._mutation, self._mutation_windows, session
         )
         tenant = self._tenants().of(session.principal, session.groups)
         if tenant is not None:
-            self._find_of_tenant(found, tenant.name)
-        session.limits = found
-        return found
+            self._find_of_tenant(limits, tenant.name)
+        session.limits = limits
+        return limits
 
-    def _find_of_tenant(self, found: SessionLimits, tenant: str) -> None:
-        found.tenant_produce = self._of_tenant(PRODUCER_BYTE_RATE, self._produce, self.windows, tenant)
-        found.tenant_fetch = self._of_tenant(CONSUMER_BYTE_RATE, self._fetch, self.windows, tenant)
-        found.tenant_time = self._of_tenant(REQUEST_PERCENTAGE, self._time, self.windows, tenant)
-        found.tenant_mutation = self._of_tenant(
+    def _find_of_tenant(self, limits: SessionLimits, tenant: str) -> None:
+        limits.tenant_produce = self._of_tenant(PRODUCER_BYTE_RATE, self._produce, self.windows, tenant)
+        limits.tenant_fetch = self._of_tenant(CONSUMER_BYTE_RATE, self._fetch, self.windows, tenant)
+        limits.tenant_time = self._of_tenant(REQUEST_PERCENTAGE, self._time, self.windows, tenant)
+        limits.tenant_mutation = self._of_tenant(
             CONTROLLER_MUTATION_RATE, self._mutation, self._mutation_windows, tenant
         )
 
