@@ -280,6 +280,9 @@ def test_subjects_and_schema_ids_of_others_do_not_exist(shared: SecureBroker) ->
     assert register(shared, "acme/ann", "zeta.more-value", "int").status == 403
     assert ask(shared, "DELETE", "/subjects/zeta.paid-value", user).status == 403
     assert ask(shared, "GET", f"/schemas/ids/{schema_id}", tokens("zeta/zoe")).status == 200
+    for mode, status in (("IMPORT", 403), ("import", 403), ("READONLY", 200), ("READWRITE", 200)):
+        answer = ask(shared, "PUT", "/mode/acme.fresh-value", user, json.dumps({"mode": mode}))
+        assert answer.status in (status, 422 if mode == "import" else status), (mode, answer)
 
 
 def test_a_rest_consumer_of_another_tenant_is_out_of_reach(shared: SecureBroker) -> None:
@@ -304,6 +307,12 @@ def test_a_rest_consumer_of_another_tenant_is_out_of_reach(shared: SecureBroker)
     assert subscribed.status in (204, 422)
     records = ask(shared, "GET", "/consumers/acme.rest/instances/i/records?timeout=3000", tokens("acme/ann"))
     assert "zeta" not in records.text and "plain" not in records.text
+
+
+def test_the_console_shows_operators_what_tenants_use(shared: SecureBroker) -> None:
+    shown = ask(shared, "GET", "/console/tenants", tokens("root"))
+    assert shown.status == 200 and "zeta" in shown.text and "acme" in shown.text and " of 5" in shown.text
+    assert ask(shared, "GET", "/console/tenants", tokens("acme/ann")).status == 403
 
 
 async def _topics(shared: SecureBroker, user: str) -> list[str]:
