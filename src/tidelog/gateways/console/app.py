@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 
 from tidelog.gateways.console import static_files
 from tidelog.gateways.console.console import Console
-from tidelog.gateways.console.pages import login, settings
+from tidelog.gateways.console.pages import login, settings, tenants
 from tidelog.gateways.console.pages.cluster import alerts, broker, brokers, overview, planner
 from tidelog.gateways.console.pages.groups import group, group_reset, groups, share_group, share_groups
 from tidelog.gateways.console.pages.schemas import register_schema, schemas, subject
@@ -60,6 +60,7 @@ def routes(around: GatewayServices) -> list[BaseRoute]:
         console.page("/console/shares/show", share_group.share),
         console.page("/console/shares/live", share_group.share_live),
         console.peer("/console/peer/shares", share_group.peer_shares),
+        console.page("/console/tenants", tenants.tenants),
         console.page("/console/transactions", transactions.transactions),
         console.page("/console/transactions/show", transaction.transaction),
         console.action("/console/transactions/abort", transaction.abort),
