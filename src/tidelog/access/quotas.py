@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tidelog.access.acls import plain_host
 from tidelog.errors import InvalidRequest
+from tidelog.metadata.tenants import check_tenant_name, check_value
 from tidelog.wire.client_quotas import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
@@ -24,6 +25,7 @@ from tidelog.wire.client_quotas import (
     IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    TENANT,
     USER,
     QuotaEntity,
 )
@@ -60,7 +62,7 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
     if not parts:
         raise InvalidRequest("Invalid empty client quota entity")
     for kind, name in parts.items():
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in (USER, CLIENT_ID, IP, TENANT):
             raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise InvalidRequest(f"Empty {kind} not supported")
@@ -68,6 +70,12 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
         raise InvalidRequest(
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
         )
+    if TENANT in parts:
+        if len(parts) > 1:
+            raise InvalidRequest(
+                "Invalid quota entity combination, a tenant should not be combined with others"
+            )
+        check_tenant_name(parts[TENANT] or "")
     ip = parts.get(IP)
     if ip is not None:
         try:
@@ -81,6 +89,9 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
     """InvalidRequest in Kafka's words when this entity cannot have this quota."""
+    if entity.tenant is not None:
+        check_value(key, value)
+        return
     if key not in ((CONNECTION_CREATION_RATE,) if entity.ip is not None else _CLIENT_KEYS):
         raise InvalidRequest(f"Invalid configuration key {key}")
     if math.isnan(value):
@@ -163,8 +174,8 @@ class Quotas:
         quotas = self._by_key.get(CONNECTION_CREATION_RATE)
         if not quotas:
             return None
-        found = quotas.get(QuotaEntity(ip=plain_host(ip)))
-        return quotas.get(QuotaEntity(ip=DEFAULT_ENTITY)) if found is None else found
+        address_quota = quotas.get(QuotaEntity(ip=plain_host(ip)))
+        return quotas.get(QuotaEntity(ip=DEFAULT_ENTITY)) if address_quota is None else address_quota
 
 
 # How a rate is measured
@@ -197,7 +208,7 @@ class QuotaRate:
 
     def per_second(self, now_ms: int) -> float:
         self._purge(now_ms)
-        return sum(one[2] for one in self._samples) * 1000 / self._span_ms(now_ms)
+        return sum(sample[2] for sample in self._samples) * 1000 / self._span_ms(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int, most_ms: int | None = None) -> int:
         """How long to wait until the average is at the limit; 0 when it is not above."""
@@ -210,7 +221,7 @@ class QuotaRate:
     def room(self, limit: float, now_ms: int) -> float:
         """What can be recorded now without a wait."""
         self._purge(now_ms)
-        return limit * self._span_ms(now_ms) / 1000 - sum(one[2] for one in self._samples)
+        return limit * self._span_ms(now_ms) / 1000 - sum(sample[2] for sample in self._samples)
 
     def _purge(self, now_ms: int) -> None:
         old_ms = self._windows.number * self._windows.size_ms
@@ -276,8 +287,8 @@ class QuotaBudget:
         if self._limit is None:
             self._granted = self.left = UNLIMITED_BYTES
             return
-        room = self._rate.room(self._limit, now_ms)
-        self._granted = self.left = max(0, int(min(room, self._limit * self.GRANT_MS / 1000)))
+        available = self._rate.room(self._limit, now_ms)
+        self._granted = self.left = max(0, int(min(available, self._limit * self.GRANT_MS / 1000)))
 
 
 class TokenBucket:

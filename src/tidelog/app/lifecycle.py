@@ -68,6 +68,7 @@ from tidelog.storage.background import Background, Intervals
 from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
 from tidelog.storage.dirs.log_dir import LogDir
 from tidelog.storage.dirs.log_dirs import LogDirs
+from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
 from tidelog.storage.recovery import Report
@@ -129,13 +130,7 @@ class Broker:
         for disk, _ in places:
             self._undo.callback(disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
-        self._encryption = EncryptionAtRest(given, places, around.random)
-        await self._encryption.load()
-        dirs = [
-            LogDir(path, self._encryption.disk(disk, self._key_of_topic), around.clock, around.random, files)
-            for disk, path in places
-        ]
-        self._dirs = LogDirs(dirs, controller.topic_config)
+        self._dirs = LogDirs(await self._log_dirs(places, files), controller.topic_config)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
         pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
@@ -189,6 +184,13 @@ class Broker:
             # Gateways are clients of this broker: they end before it does.
             self._undo.push_async_callback(self._http.stop)
         return Addresses(next(iter(bound.values())), http)
+
+    async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> list[LogDir]:
+        around = self._around
+        self._encryption = EncryptionAtRest(self._given, places, around.random)
+        await self._encryption.load()
+        disks = [(self._encryption.disk(disk, self._key_of_topic), path) for disk, path in places]
+        return [LogDir(path, disk, around.clock, around.random, files) for disk, path in disks]
 
     def _key_of_topic(self, name: str, topic_id: UUID | None) -> str:
         """What a new file of the topic is to be encrypted with.  Folders of long names are known by the id alone."""
@@ -319,14 +321,14 @@ class Broker:
         return named
 
     def _cleanable(self, where: LogDir) -> list[Cleanable]:
-        found = []
-        for name, it in list(where.logs.items()):
-            if "compact" not in it.config.cleanup_policy:
+        cleanable = []
+        for name, log in list(where.logs.items()):
+            if "compact" not in log.config.cleanup_policy:
                 continue  # asked every few seconds, of thousands
             partition = self._partitions.of_log(name)
-            if partition is not None and partition.log is it:
-                found.append(Cleanable(it, partition.last_stable))
-        return found
+            if partition is not None and partition.log is log:
+                cleanable.append(Cleanable(log, partition.last_stable))
+        return cleanable
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
@@ -340,7 +342,7 @@ class Broker:
             lambda: access.mutation_windows,
             around.clock.monotonic_ms,
         )
-        self._gate = gate = Gate(lambda: access.authorizer, quotas)
+        self._gate = gate = Gate(lambda: access.authorizer, quotas, lambda: access.tenants)
         gate.learned()
         keys = KeySource(around.clock)
         return Services(
@@ -527,9 +529,9 @@ def serve(
 
 async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_added: UsersAdded) -> None:
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop_requested.set)
     broker = Broker(config, system(config), first_users)
     addresses = await broker.start()
     users_added(broker.users_added)
@@ -539,8 +541,8 @@ async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_a
         f"ready kafka={shown(*kafka)} http={shown(*http)} id={config.node_id}",
         flush=True,
     )
-    broker.ended.add_done_callback(lambda _: asked.set())
-    await asked.wait()
+    broker.ended.add_done_callback(lambda _: stop_requested.set())
+    await stop_requested.wait()
     await broker.stop()
     if broker.ended.done():
         broker.ended.result()

@@ -26,7 +26,7 @@ _data = click.option(
     "log_dirs",
     multiple=True,
     required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False),
     help="A log directory of a broker on this machine; repeat.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -56,15 +56,20 @@ def _told() -> Iterator[None]:
 tidelog keys create file:orders --keys-dir /etc/tidelog/keys
 tidelog keys create vault:orders --vault https://vault:8200 --vault-token-file token
 """,
+        '{"created": NAME}',
     )
 )
 @click.argument("name")
+@_json
 @key_options
-def create(name: str, services: Services) -> None:
+def create(name: str, as_json: bool, services: Services) -> None:
     service, short = service_of(services, name)
     with _told():
         service.create(short)
-    click.echo(f"created {name}")
+    if as_json:
+        print_json({"created": name})
+    else:
+        click.echo(f"created {name}")
 
 
 @keys.command(
@@ -95,15 +100,20 @@ def list_keys(as_json: bool, services: Services) -> None:
         "Give a key a new version.  Brokers notice within encryption.refresh.ms: new segments get a new data key, and the "
         "old data keys are wrapped with the new version.  No data is written anew.",
         "tidelog keys rotate file:orders --keys-dir /etc/tidelog/keys",
+        '{"key": NAME, "newest_version": N}',
     )
 )
 @click.argument("name")
+@_json
 @key_options
-def rotate(name: str, services: Services) -> None:
+def rotate(name: str, as_json: bool, services: Services) -> None:
     service, short = service_of(services, name)
     with _told():
         version = service.rotate(short)
-    click.echo(f"{name} has version {version} now")
+    if as_json:
+        print_json({"key": name, "newest_version": version})
+    else:
+        click.echo(f"{name} has version {version} now")
 
 
 @keys.command(
@@ -111,11 +121,13 @@ def rotate(name: str, services: Services) -> None:
         "Wrap the data keys in log directories with the newest versions of their keys.  A broker that runs does this by "
         "itself: this is for one that is stopped.",
         "tidelog keys rewrap --data data --keys-dir /etc/tidelog/keys",
+        '{"data_keys": N, "wrapped": N, "unavailable": [{"key", "problem"}]}',
     )
 )
 @_data
+@_json
 @key_options
-def rewrap(log_dirs: tuple[Path, ...], services: Services) -> None:
+def rewrap(log_dirs: tuple[Path, ...], as_json: bool, services: Services) -> None:
     import os
 
     from tidelog.storage.disk import SystemDisk
@@ -143,10 +155,14 @@ def rewrap(log_dirs: tuple[Path, ...], services: Services) -> None:
             lock.close()
         disk.close()
     closed = [key for key in data_keys.keys.values() if key.plain is None]
-    for key in closed:
-        click.echo(f"a data key of {key.key_name} was left as it is: {key.problem}", err=True)
     changed = sum(key.version > before.get(key.id, key.version) for key in data_keys.keys.values())
-    click.echo(f"{counted(changed, 'data key')} of {len(data_keys.keys)} wrapped with a newer version")
+    if as_json:
+        unavailable = [{"key": key.key_name, "problem": key.problem} for key in closed]
+        print_json({"data_keys": len(data_keys.keys), "wrapped": changed, "unavailable": unavailable})
+    else:
+        for key in closed:
+            click.echo(f"a data key of {key.key_name} was left as it is: {key.problem}", err=True)
+        click.echo(f"{counted(changed, 'data key')} of {len(data_keys.keys)} wrapped with a newer version")
     if closed:
         raise Failure("some data keys are not available")
 
@@ -224,30 +240,38 @@ def status(log_dirs: tuple[Path, ...], as_json: bool) -> None:
 tidelog keys delete file:orders --keys-dir /etc/tidelog/keys --data data --dry-run
 tidelog keys delete file:orders --keys-dir /etc/tidelog/keys --data data
 """,
+        '{"key": NAME, "deleted": true or false, "lost": [{"topic", "files", "bytes"}]}; it asks nothing, so '
+        "add --yes or --dry-run",
     )
 )
 @click.argument("name")
 @_data
 @click.option("--dry-run", is_flag=True, help="Only show what would be lost.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@_json
 @key_options
-def delete(name: str, log_dirs: tuple[Path, ...], dry_run: bool, yes: bool, services: Services) -> None:
+def delete(
+    name: str, log_dirs: tuple[Path, ...], dry_run: bool, yes: bool, as_json: bool, services: Services
+) -> None:
     service, short = service_of(services, name)
     with _told():
         service.newest_version(short)
     lost = [share for share in _shares(log_dirs) if share.key == name]
-    for share in lost:
-        click.echo(f"{share.topic}: {counted(share.files, 'file')}, {bytes_text(share.size)}")
-    if not lost:
-        click.echo(f"nothing in these log directories is encrypted with {name}")
-    if dry_run:
-        click.echo("nothing was deleted")
-        return
-    if not yes:
-        click.confirm(
-            f"Delete {name}?  What it encrypts is lost for ever, on other brokers and in backups as well",
-            abort=True,
-        )
-    with _told():
-        service.delete(short)
-    click.echo(f"deleted {name}")
+    if as_json and not (yes or dry_run):
+        raise Failure("--json asks nothing: add --yes or --dry-run")
+    if not as_json:
+        for share in lost:
+            click.echo(f"{share.topic}: {counted(share.files, 'file')}, {bytes_text(share.size)}")
+        if not lost:
+            click.echo(f"nothing in these log directories is encrypted with {name}")
+        if not (yes or dry_run):
+            what = "What it encrypts is lost for ever, on other brokers and in backups as well"
+            click.confirm(f"Delete {name}?  {what}", abort=True)
+    if not dry_run:
+        with _told():
+            service.delete(short)
+    if as_json:
+        shares = [{"topic": share.topic, "files": share.files, "bytes": share.size} for share in lost]
+        print_json({"key": name, "deleted": not dry_run, "lost": shares})
+    else:
+        click.echo("nothing was deleted" if dry_run else f"deleted {name}")

@@ -101,8 +101,15 @@ def topic_name(context: Context, topic: Any, *, by_id: bool) -> str | None:
     """Of a topic in a request; None for an id that stands for no topic."""
     if not by_id:
         return str(getattr(topic, "name", None) or getattr(topic, "topic", ""))
-    known = context.services.image().topic_by_id(topic.topic_id)
-    return None if known is None else known.name
+    topic_image = context.services.image().topic_by_id(topic.topic_id)
+    return None if topic_image is None else topic_image.name
+
+
+def topic_refusal(context: Context, topic: Any) -> int:
+    """The error code of a refused topic: a tenant is told of an id outside of it that there is no such topic."""
+    topic_id = getattr(topic, "topic_id", None)
+    hidden = topic_id is not None and topic_id.int != 0 and context.hides_topic(topic_id)
+    return errors.UnknownTopicId.code if hidden else TOPIC_REFUSED
 
 
 def operations(context: Context, kind: AclResourceType, name: str) -> int:

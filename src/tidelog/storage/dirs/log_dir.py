@@ -107,17 +107,17 @@ class LogDir:
                 f"{path} is in use by another broker: stop it, or use another one"
             ) from None
         try:
-            found = identity.read_identity(disk, path)
-            if found is None:
+            own_identity = identity.read_identity(disk, path)
+            if own_identity is None:
                 directory_id = UUID(int=self.volume.random.getrandbits(128), version=4)
                 self.made_now = True
-                found = Identity(cluster_id, node_id, directory_id)
-                identity.write_identity(disk, path, found)
-            identity.check_identity(path, found, cluster_id, node_id)
+                own_identity = Identity(cluster_id, node_id, directory_id)
+                identity.write_identity(disk, path, own_identity)
+            identity.check_identity(path, own_identity, cluster_id, node_id)
         except BaseException:
             self._lock.close()
             raise
-        self.identity = found
+        self.identity = own_identity
 
     def remember(self, siblings: frozenset[UUID]) -> None:
         """The directories that this broker has, so that one which is missing later is missed."""
@@ -236,34 +236,28 @@ class LogDir:
             point = self.volume.recovery_points.offsets.get(name, 0)
             try:
                 if name in self.unrecovered:
-                    point = self._recover_late(name, config, start, point)
+                    point = self._recover_again(name, config, start, point)
                 try:
                     log = Log.open(self.volume, self.folder(name), name, config, start, point)
                 except Torn as problem:
                     logger.warning("%s was closed and has changed since: %s", name, problem)
-                    point = self._cut(name, config, start)
+                    point = self._recover_again(name, config, start, point)
                     log = Log.open(self.volume, self.folder(name), name, config, start, point)
             except OSError as problem:
                 raise self.volume.failed(problem, f"open {name}") from problem
             self.logs[name] = log
         return log
 
-    def _recover_late(self, name: TopicPartition, config: TopicConfig, start: int, point: int) -> int:
-        """As after the start, now that its keys may be here."""
-        assert self.last_run is not None
-        power_lost, failed = self.last_run.power_lost, self.last_run.failed
-        report = Recovery(self.volume, self.folder(name), config, power_lost, failed).run(start, point)
+    def _recover_again(self, name: TopicPartition, config: TopicConfig, start: int, point: int) -> int:
+        """Of a log whose keys were away at the start, what the start would have done.  Of another one, where it ends once
+        what is not whole is gone from its end: all before is believed, so that this takes no longer than opening it."""
+        late, last = name in self.unrecovered, self.last_run
+        power_lost, failed = (last.power_lost, last.failed) if late and last is not None else (False, False)
+        recovery = Recovery(self.volume, self.folder(name), config, power_lost, failed)
+        report = recovery.run(start, point if late else _END)
         logger.warning("recovered %s", report)
         self._disk.sync_all(self.path)
         self.unrecovered.discard(name)
-        return report.recovery_point
-
-    def _cut(self, name: TopicPartition, config: TopicConfig, start: int) -> int:
-        """Where the log ends once what is not whole is gone from its end.  All before it is believed, so that this
-        takes no longer than opening it."""
-        report = Recovery(self.volume, self.folder(name), config, power_lost=False).run(start, _END)
-        logger.warning("recovered %s", report)
-        self._disk.sync_all(self.path)
         self.volume.recovery_points.lower(name, report.recovery_point)
         return report.recovery_point
 
@@ -294,13 +288,13 @@ class LogDir:
     def holds(self, name: TopicPartition) -> bool:
         """Whether it is a partition at all: somebody may have put a file or folder of such a name here."""
         try:
-            found = self._disk.list(self.folder(name))
+            names = self._disk.list(self.folder(name))
         except NotADirectoryError:
             return False
         except OSError as problem:
             raise self.volume.failed(problem, f"open {name}") from problem
-        return not found or any(
-            each == checkpoints.PARTITION_METADATA or each.endswith(LOG) for each in found
+        return not names or any(
+            each == checkpoints.PARTITION_METADATA or each.endswith(LOG) for each in names
         )
 
     def topic_id(self, name: TopicPartition) -> UUID | None:
@@ -328,9 +322,11 @@ class LogDir:
             raise self.volume.failed(problem, f"open {name}") from problem
 
     def check_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:
-        found = self.topic_id(name)
-        if found is not None and found != topic_id:
-            raise InconsistentTopicId(f"{self.folder(name)} is from an earlier topic of that name ({found})")
+        topic_id_on_disk = self.topic_id(name)
+        if topic_id_on_disk is not None and topic_id_on_disk != topic_id:
+            raise InconsistentTopicId(
+                f"{self.folder(name)} is from an earlier topic of that name ({topic_id_on_disk})"
+            )
 
     def delete(self, name: TopicPartition, delay_ms: int = 0) -> None:
         """Gone at once; its bytes after `delay_ms`, so that what is being sent can be sent."""

@@ -75,9 +75,16 @@ async def _create(
         context, AclOperation.CREATE_TOKENS, AclResourceType.USER, owner
     ):
         raise errors.DelegationTokenAuthorizationFailed()
-    renewers = [str(Principal(one.principal_type, one.principal_name)) for one in request.renewers]
+    renewers = [
+        str(Principal(renewer.principal_type, renewer.principal_name)) for renewer in request.renewers
+    ]
     if any(len(name) > NAME_CHARACTERS_MAX for name in (owner, *renewers)):
         raise errors.InvalidRequest(f"a principal has at most {NAME_CHARACTERS_MAX} characters")
+    tenant = context.tenant
+    if tenant is not None and not all(map(tenant.has_principal, renewers)):
+        raise errors.DelegationTokenAuthorizationFailed(
+            f"the renewers of a token of tenant {tenant.name!r} are its own users"
+        )
     token = tokens.new_token(
         services.access.token_settings,
         context.principal,
@@ -147,7 +154,7 @@ def describe_delegation_token(
         return DescribeDelegationTokenResponse(error_code=problem.code)
     owners = None
     if request.owners is not None:
-        owners = {str(Principal(one.principal_type, one.principal_name)) for one in request.owners}
+        owners = {str(Principal(owner.principal_type, owner.principal_name)) for owner in request.owners}
     now_ms = context.services.clock.now_ms()
     return DescribeDelegationTokenResponse(
         tokens=[
