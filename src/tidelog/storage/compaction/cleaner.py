@@ -25,6 +25,7 @@ from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, La
 from tidelog.storage.compaction.rules import Dirt, SealedSegment, SegmentToRewrite, dirt, first_dirty
 from tidelog.storage.compaction.runner import CompactionFailed, Runner
 from tidelog.storage.dirs.volume import Volume
+from tidelog.storage.encryption.worker_keys import keys_for_worker
 from tidelog.storage.log import Log
 from tidelog.storage.producer_state import snapshots
 from tidelog.storage.segments import swapping
@@ -255,6 +256,8 @@ class Cleaner:
 
     def _job(self, log: Log, state: Dirt, segments: Sequence[Segment]) -> CompactionJob:
         config, volume = log.config, self._volume
+        paths = [segment.path for segment in segments]
+        data_keys, new_data_key = keys_for_worker(volume.disk, paths, log.segments.last.path)
         return CompactionJob(
             folder=log.folder,
             token=volume.random.randbytes(8).hex(),
@@ -272,6 +275,8 @@ class Cleaner:
                 each.id: LastRecord(each.batches[-1].last_offset if each.batches else -1, each.epoch)
                 for each in log.producers
             },
+            data_keys=data_keys,
+            new_data_key=new_data_key,
             aborted=log.aborted(segments[0].base, state.bound) if segments else [],
         )
 
