@@ -15,7 +15,7 @@ import pytest
 
 from tests.conformance.clients import confluent_consume
 from tests.conformance.conftest import ON_KAFKA, BrokerFactory
-from tests.conformance.consuming import fill, run
+from tests.conformance.consuming import fill
 from tests.conformance.registry import Answer, Http, record
 from tests.conformance.tidelog_broker import TidelogBroker
 from tidelog.aio import Admin, TopicPartition
@@ -86,17 +86,13 @@ def test_brokers_and_clusters(http_: Http, root: str) -> None:
     assert http_.get("/v3/clusters/another/topics").status == 404
 
 
-def test_groups_and_their_lag(
+async def test_groups_and_their_lag(
     http_: Http, root: str, broker: TidelogBroker, topic: Topics, name: Names
 ) -> None:
     read, group = topic(), name()
     fill(broker.bootstrap, read, each=10)
-
-    async def commit() -> None:
-        async with Admin(bootstrap_servers=broker.bootstrap) as admin:
-            await admin.alter_group_offsets(group, {TopicPartition(read, 0): 4})
-
-    run(commit())
+    async with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        await admin.alter_group_offsets(group, {TopicPartition(read, 0): 4})
     assert group in [one["consumer_group_id"] for one in http_.get(f"{root}/consumer-groups").body["data"]]
     path = f"{root}/consumer-groups/{group}"
     assert http_.get(path).body["state"] == "EMPTY"
