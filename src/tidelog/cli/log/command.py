@@ -23,10 +23,9 @@ log.add_command(repair)
 
 @log.command(
     help=command_help(
-        "Show the contents of a segment file: the batches of a .log with the verdict on each CRC, and with --records "
-        "their records; the entries of an .index, a .timeindex or a .txnindex (aborted transactions).  "
-        "Reads the file as it is, whatever its size, with "
-        "or without a broker running.  The exit code is 1 when something in it is damaged.",
+        "Show the contents of a segment file: the batches of a .log with the result of each CRC check, and with --records "
+        "their records; the entries of an .index, a .timeindex or a .txnindex (aborted transactions).  The file may have "
+        "any size, and the broker may be running.  The exit code is 1 when the file is damaged.",
         """
 tidelog log dump data/orders-0/00000000000000000000.log
 tidelog log dump --records data/orders-0/00000000000000000000.log | less
