@@ -20,6 +20,7 @@ from tests.conformance.consuming import run
 from tests.conformance.members import await_coordinator
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.raw import Connection
+from tests.conformance.registry import Http
 from tests.conformance.share_client import SHARE_SETTINGS
 from tests.conformance.tidelog_broker import TidelogBroker
 from tests.conformance.topics import create_topic
@@ -160,3 +161,13 @@ def other(connection: Connection, name: Any) -> RawProducer:
 def run_async() -> RunAsync:
     """An `async def` test ends in time, and leaves no tasks behind."""
     return lambda test: run(test(Random(0)))
+
+
+@pytest.fixture
+def http_(broker: TidelogBroker) -> Http:
+    return Http(broker.http)
+
+
+@pytest.fixture
+def root(http_: Http) -> str:
+    return f"/v3/clusters/{http_.get('/v3/clusters').body['data'][0]['cluster_id']}"
