@@ -17,6 +17,8 @@ from tidelog.replication.peer_liveness import PeerLiveness
 from tidelog.testing import VirtualMetadata
 from tidelog.types import NodeId
 
+pytestmark = pytest.mark.simulated
+
 ME, OTHER = NodeId(1), NodeId(2)
 
 

@@ -72,6 +72,21 @@ async def test_what_an_earlier_topic_left_does_not_come_back(random: Random) -> 
     assert dirs.create(ORDERS, UUID(int=5)).end == 0
 
 
+@pytest.mark.parametrize("parked", [False, True])
+async def test_a_doubt_whose_log_it_is_ends_with_the_log(random: Random, parked: bool) -> None:
+    """Or the next topic of this name would have a replica that nobody opens."""
+    dirs = await started([VirtualDisk(random)])
+    dirs.create(ORDERS, TOPIC_ID)
+    dirs.unidentified.add(ORDERS)
+    if parked:
+        dirs.clear_away(ORDERS, "its topic is not certain")
+    else:
+        dirs.delete(ORDERS)
+    dirs.deleted()
+    dirs.create(ORDERS, UUID(int=78))
+    assert not dirs.unidentified
+
+
 async def test_a_broken_directory_is_passed_over(random: Random) -> None:
     disks = [VirtualDisk(random) for _ in PATHS]
     disks[0].fail("open", "*", errno.EIO, times=100)
