@@ -44,7 +44,11 @@ tidelog certs certs --host broker1.example --broker broker1 --client alice --cli
     help="The broker's certificate, in DIR/NAME.pem; repeat for several with the same --host.",
 )
 @click.option(
-    "--client", "clients", multiple=True, metavar="NAME", help="A client's certificate, in DIR/NAME.pem; repeat."
+    "--client",
+    "clients",
+    multiple=True,
+    metavar="NAME",
+    help="A client's certificate, in DIR/NAME.pem; repeat.",
 )
 @click.option(
     "--days",
