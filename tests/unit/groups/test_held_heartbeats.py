@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidelog.coordination.timers import Timers
-from tidelog.groups.held_heartbeats import Held, HeldAnswer
+from tidelog.groups.held_heartbeats import HeldAnswer, HeldHeartbeats
 from tidelog.testing import VirtualClock
 
 pytestmark = pytest.mark.simulated

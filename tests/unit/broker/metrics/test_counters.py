@@ -57,7 +57,7 @@ def test_codes_are_found_however_deep() -> None:
 
 async def test_rates_are_over_the_last_minute() -> None:
     count = 0
-    pulse = LoadMeter(lambda: Counts(count, 0, 0, 0, 0))
+    load_meter = LoadMeter(lambda: Counts(count, 0, 0, 0, 0))
     task = asyncio.get_running_loop().create_task(load_meter.run())
     await asyncio.sleep(10.5)
     count = 105
