@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.storage.test_producers import header
+from tests.unit.storage.producer_state.test_producers import header
 from tidelog.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from tidelog.storage.producer_state.producers import BATCHES_KEPT, SEQUENCE_MAX, Producers
 

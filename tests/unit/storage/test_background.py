@@ -160,7 +160,7 @@ async def test_many_partitions_are_deleted_with_one_sync(
 
 
 async def test_producers_expire_and_idle_files_are_closed(random: Random) -> None:
-    from tests.unit.storage.test_producers import header
+    from tests.unit.storage.producer_state.test_producers import header
 
     broker = await Broker(VirtualDisk(random)).start()
     log = broker.dirs.create(name(0), TOPIC_ID)
