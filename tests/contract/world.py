@@ -24,7 +24,7 @@ from tidelog.metadata.store import MetadataStore, Put, Unanswered
 from tidelog.testing import VirtualClock, VirtualMetadata, Weather
 from tidelog.testing.metadata import VirtualStore
 
-SECONDS_MAX = 120
+SECONDS_MAX = 180
 WRITER = "1"
 
 Scenario = Callable[["World"], Coroutine[Any, Any, None]]

@@ -23,7 +23,7 @@ from tests.conformance.process import free_ports, wait_until
 from tests.conformance.pseudo_terminal import PseudoTerminal
 
 TIDELOG = str(Path(sys.executable).parent / "tidelog")
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 HTTP_APART = 1000
 
 
