@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from tidelog.cli.output import Progress, coloured, counted, hush_stdout
+from tidelog.cli.output import ProgressMeter, coloured, counted, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, coloured_json, record_formatter
 from tidelog.cli.records.printer import RecordPrinter
 from tidelog.cli.records.schema_codec import SchemaCodecs, schema_options
@@ -345,7 +345,7 @@ async def _print_to_end(
     from tidelog.aio import TopicPartition
 
     distance = sum(max(0, ends[partition] - starts[partition]) for partition in starts)
-    progress = None if sys.stdout.isatty() else Progress("record", distance)
+    progress = None if sys.stdout.isatty() else ProgressMeter("record", distance)
     unread = set(ends)
     looked_at = 0
     try:

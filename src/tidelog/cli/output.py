@@ -138,7 +138,7 @@ class ProgressLine:
             self._width = 0
 
 
-class Progress:
+class ProgressMeter:
     """How far work is: the count, the rate and, where the total is known, the remaining time.  Shown once the work has
     taken two seconds."""
 

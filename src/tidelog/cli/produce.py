@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tidelog.cli.input_lines import Lines, LineTooLong
-from tidelog.cli.output import Progress, bytes_text, counted, print_json
+from tidelog.cli.output import ProgressMeter, bytes_text, counted, print_json
 from tidelog.cli.records.record_lines import BadRecord, Headers, ParsedRecord, parse_record, to_bytes
 from tidelog.cli.records.schema_codec import BadValue, Codec, SchemaCodecs, schema_options
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
@@ -188,7 +188,7 @@ class Work:
         self.value_bytes = 0
         self.partitions: dict[int, int] = {}
         self.first_problem: str | None = None
-        self.progress = Progress("record", _input_bytes(), of_bytes=True)
+        self.progress = ProgressMeter("record", _input_bytes(), of_bytes=True)
         self._session = session
         self._topic = topic
         self._lines = lines
