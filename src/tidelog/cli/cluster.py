@@ -26,9 +26,9 @@ def cluster() -> None:
 @cluster.command(
     help=command_help(
         "Show brokers that do not run, partitions without a leader, below min.insync.replicas, under-replicated, or with "
-        "damaged records, and the leaders, replicas and disks of each broker.  For a partition without a leader, show the brokers that the "
-        "partition waits for, and why replicas are in doubt.  The exit code is 1 when a partition is offline, below "
-        "min.insync.replicas or damaged.",
+        "damaged records, and the leaders, replicas and disks of each broker.  For a partition without a leader, show the "
+        "brokers that the partition waits for, and why replicas are in doubt.  The exit code is 1 when a partition is "
+        "offline, below min.insync.replicas or damaged.",
         """
 tidelog cluster status
 tidelog cluster status --json
