@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from random import Random
 
@@ -38,7 +37,7 @@ def plain_files(disk: EncryptedVirtualDisk) -> list[str]:
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
-def test_an_encrypted_log_is_whole_wherever_its_compaction_is_struck(power: bool) -> None:
+async def test_an_encrypted_log_is_whole_wherever_its_compaction_is_struck(power: bool) -> None:
     operation, finished = 0, False
     while not finished:
         operation += 7
@@ -50,19 +49,16 @@ def test_an_encrypted_log_is_whole_wherever_its_compaction_is_struck(power: bool
         log.log.roller.roll()
         expected = log.latest()
 
-        async def strike(log: CompactedLog, disk: EncryptedVirtualDisk) -> bool:
-            await log.log.flush()
-            for folder in ("/", "/data"):
-                disk.sync_folder(folder)
-            disk.crash_after(operation, power)  # noqa: B023
-            try:
-                await log.cleaner.clean_dirtiest()
-            except Crashed:
-                return False
-            return True
-
         point = log.log.end
-        finished = asyncio.run(strike(log, disk))
+        await log.log.flush()
+        for folder in ("/", "/data"):
+            disk.sync_folder(folder)
+        disk.crash_after(operation, power)
+        try:
+            await log.cleaner.clean_dirtiest()
+            finished = True
+        except Crashed:
+            pass
         disk.heal()
         (disk.crash if power else disk.kill)()
         log.recover(power, point)
@@ -71,7 +67,7 @@ def test_an_encrypted_log_is_whole_wherever_its_compaction_is_struck(power: bool
     assert operation > 20
 
 
-def test_a_rotten_range_of_an_encrypted_log_is_written_anew_in_its_place() -> None:
+async def test_a_rotten_range_of_an_encrypted_log_is_written_anew_in_its_place() -> None:
     disk = EncryptedVirtualDisk(Random(1))
     volume = make_volume(disk)
     log = open_log(volume)
@@ -89,37 +85,31 @@ def test_a_rotten_range_of_an_encrypted_log_is_written_anew_in_its_place() -> No
     log = open_log(volume, recovery_point=end)
     assert log.damaged
 
-    async def mend() -> None:
-        for bad in log.damaged:
-            data = whole[bad.position : bad.position + bad.size]
-            assert await restore(log, bad, data, walk(data))
-
-    asyncio.run(mend())
+    for bad in log.damaged:
+        data = whole[bad.position : bad.position + bad.size]
+        assert await restore(log, bad, data, walk(data))
     assert not log.damaged and read_all(log) == expected
     assert disk.read_file(PATH) == whole
 
 
-def test_the_worker_process_compacts_with_the_keys_that_it_is_given(tmp_path: Path) -> None:
+async def test_the_worker_process_compacts_with_the_keys_that_it_is_given(tmp_path: Path) -> None:
     inner = SystemDisk()
     keys = data_keys(str(tmp_path / "keys"), inner, str(tmp_path / "data"))
     disk = EncryptingDisk(inner, keys, lambda *_: "file:test", DecryptedCache(1 << 20))
 
-    async def scenario() -> None:
-        volume = Volume.of(str(tmp_path / "data"), disk, HandClock(), Random(1), OpenFiles(32))
-        log = Log.open(volume, f"{tmp_path}/data/{NAME}", NAME, COMPACTED)
-        for number in range(40):
-            record = Record(0, volume.clock.now_ms(), b"key-%d" % (number % 3), b"MARKED %d" % number)
-            append(log, build_batch([record], base_offset=log.next, leader_epoch=0))
-        log.roller.roll()
-        runner = ProcessRunner()
-        cleaner = Cleaner(volume, lambda: [Cleanable(log, log.end)], runner, 1 << 20, 15_000)
-        try:
-            assert await cleaner.clean_dirtiest()
-        finally:
-            await runner.close()
-        assert [record.value for record in read_all(log)] == [b"MARKED 37", b"MARKED 38", b"MARKED 39"]
-
-    asyncio.run(scenario())
+    volume = Volume.of(str(tmp_path / "data"), disk, HandClock(), Random(1), OpenFiles(32))
+    log = Log.open(volume, f"{tmp_path}/data/{NAME}", NAME, COMPACTED)
+    for number in range(40):
+        record = Record(0, volume.clock.now_ms(), b"key-%d" % (number % 3), b"MARKED %d" % number)
+        append(log, build_batch([record], base_offset=log.next, leader_epoch=0))
+    log.roller.roll()
+    runner = ProcessRunner()
+    cleaner = Cleaner(volume, lambda: [Cleanable(log, log.end)], runner, 1 << 20, 15_000)
+    try:
+        assert await cleaner.clean_dirtiest()
+    finally:
+        await runner.close()
+    assert [record.value for record in read_all(log)] == [b"MARKED 37", b"MARKED 38", b"MARKED 39"]
     disk.close()
     kept = [path for path in (tmp_path / "data").rglob("*.log*") if path.stat().st_size]
     assert kept and all(
