@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import sys
 import tempfile
@@ -20,6 +21,7 @@ TOPIC = "greetings"
 VALUES = ("hello", "bonjour", "hola")
 READY_SECONDS_MAX = 60
 TIMEOUT_MS = 30_000
+LOOK_SECONDS = 0.2
 
 
 @click.command(
@@ -49,7 +51,7 @@ def quickstart(browser: bool, as_json: bool) -> None:
             if browser:
                 click.launch(f"http://{http}/")
             if stays:
-                click.prompt("Press Enter to stop", default="", show_default=False, prompt_suffix="")
+                _await_enter()
     except (KeyboardInterrupt, click.Abort):
         say("")
     say("The broker is stopped, and its data are removed.  `tidelog serve` starts one that keeps its data.")
@@ -79,6 +81,14 @@ async def _write_and_read(session: Session, say: Any) -> list[dict[str, Any]]:
                 records.append({"partition": record.partition, "offset": record.offset, "value": value})
                 say(value)
     return records
+
+
+def _await_enter() -> None:
+    """A signal that comes just before a blocking read would not end the read: standard input is looked at instead."""
+    click.echo("Press Enter to stop")
+    while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:
+        pass
+    sys.stdin.readline()
 
 
 @contextmanager

@@ -12,7 +12,12 @@ from tests.simulation import invariants
 from tests.simulation.cluster.concurrent import invariants as rules
 from tests.simulation.cluster.concurrent.clients import Clients
 from tests.simulation.cluster.concurrent.machines import back
-from tests.simulation.cluster.concurrent.operators import UNCLEAN, elect, set_in_sync_minimum
+from tests.simulation.cluster.concurrent.operators import (
+    UNCLEAN,
+    elect,
+    log_is_moved,
+    set_in_sync_minimum,
+)
 from tests.simulation.cluster.concurrent.troubles import (
     ALL,
     AT_ONCE_MAX,
@@ -22,7 +27,7 @@ from tests.simulation.cluster.concurrent.troubles import (
     strike,
 )
 from tests.simulation.cluster.invariants import CommittedIsHeldByAll, LogsAgree, OneLeaderPerEpoch
-from tests.simulation.cluster.survivors import Problems
+from tests.simulation.cluster.survivors import DIRECTORIES, Problems
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.cluster.world import WEATHER, Cluster, host
 from tests.simulation.play import raise_first
@@ -76,6 +81,8 @@ class Play:
         self.kinds = some_kinds(random, profile.troubles)
         self.lanes = random.randint(AT_ONCE_MIN, AT_ONCE_MAX)
         settings = {**SETTINGS, **({"log.flush.interval.messages": "1"} if self.synced else {})}
+        if log_is_moved in self.kinds:
+            settings["log.dirs"] = ",".join(DIRECTORIES)
         if ROT in profile.troubles:
             settings["tidelog.scrub.period.ms"] = "1000"
         self.cluster = Cluster(random, random.choice((3, 3, 4)), settings)
@@ -238,14 +245,15 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
-    async def scenario(random: Random) -> Play:
-        played = Play(random, profile)
-        try:
-            await played.run()
-        except BaseException as problem:
-            problem.add_note(str(played))
-            raise
-        return played
+async def played(random: Random, profile: Profile) -> Play:
+    play = Play(random, profile)
+    try:
+        await play.run()
+    except BaseException as problem:
+        problem.add_note(str(play))
+        raise
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
+    return run(lambda random: played(random, profile), seed)
