@@ -25,28 +25,14 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
     async def names(admin: Admin) -> Iterable[str]:
         return [topic.name for topic in await admin.list_topics(internal=incomplete.startswith("_"))]
 
-    return _beginning(incomplete, _asked(ctx, names))
+    return beginning(incomplete, _asked(ctx, names))
 
 
 def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     async def names(admin: Admin) -> Iterable[str]:
         return [group.group_id for group in await admin.list_groups()]
 
-    return _beginning(incomplete, _asked(ctx, names))
-
-
-def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from tidelog.cli.command_config import RegistryLogin, read_registry_login
-    from tidelog.cli.schemas import REGISTRY, registry_of
-
-    url = ctx.params.get("registry") or os.environ.get("TIDELOG_REGISTRY") or REGISTRY
-    try:
-        config = _command_config(ctx)
-        login = RegistryLogin() if config is None else read_registry_login(config)
-        subjects: Any = registry_of(url, login, _timeout_ms()).ask("GET", "/subjects?subjectPrefix=:*:")
-    except Exception:  # of any kind: see above
-        return []
-    return _beginning(incomplete, subjects)
+    return beginning(incomplete, _asked(ctx, names))
 
 
 def _asked(ctx: click.Context, names: Callable[[Admin], Any]) -> Sequence[str]:
@@ -55,19 +41,19 @@ def _asked(ctx: click.Context, names: Callable[[Admin], Any]) -> Sequence[str]:
     from tidelog.cli.command_config import read_security
 
     async def ask() -> Sequence[str]:
-        config = _command_config(ctx)
+        config = command_config(ctx)
         security = None if config is None else read_security(config)
         bootstrap = ctx.params.get("bootstrap") or os.environ.get("TIDELOG_BOOTSTRAP") or BOOTSTRAP
-        async with Session(bootstrap, _timeout_ms(), False, security).admin() as admin:
+        async with Session(bootstrap, timeout_ms(), False, security).admin() as admin:
             return list(await names(admin))
 
     try:
-        return asyncio.run(asyncio.wait_for(ask(), _timeout_ms() / 1000))
+        return asyncio.run(asyncio.wait_for(ask(), timeout_ms() / 1000))
     except Exception:  # of any kind: see above
         return []
 
 
-def _timeout_ms() -> int:
+def timeout_ms() -> int:
     try:
         seconds = float(os.environ.get(TIMEOUT_VARIABLE, TIMEOUT_S))
     except ValueError:
@@ -75,12 +61,12 @@ def _timeout_ms() -> int:
     return max(1, int(min(seconds, 3_600) * 1000)) if seconds > 0 else 1
 
 
-def _command_config(ctx: click.Context) -> Any:
+def command_config(ctx: click.Context) -> Any:
     from pathlib import Path
 
     given = ctx.params.get("command_config") or os.environ.get("TIDELOG_COMMAND_CONFIG")
     return None if not given else Path(given)
 
 
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))[:NAMES_MAX]

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from tidelog.cli.command_config import RegistryLogin, read_registry_login
-from tidelog.cli.completion import complete_subjects
+from tidelog.cli.completion import beginning, command_config, timeout_ms
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, answer_options, command_config_option, command_help
 
@@ -76,6 +76,19 @@ def _check_encrypted(urls: str) -> None:
                 f"{url} is not encrypted, and the log-in of --command-config would be readable on the way: use https:, or "
                 "give basic.auth.user.info"
             )
+
+
+def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    import os
+
+    url = ctx.params.get("registry") or os.environ.get("TIDELOG_REGISTRY") or REGISTRY
+    try:
+        config = command_config(ctx)
+        login = RegistryLogin() if config is None else read_registry_login(config)
+        subjects: Any = registry_of(url, login, timeout_ms()).ask("GET", "/subjects?subjectPrefix=:*:")
+    except Exception:  # of any kind: a shell shows no errors while somebody types
+        return []
+    return beginning(incomplete, subjects)
 
 
 registry_option = click.option(
