@@ -15,8 +15,11 @@ from tidelog._speed.wire.connection import FrameConnection, QueuedBytes
 from tidelog._speed.wire.poller import Poller
 
 
-def frame(correlation_id: int, body: bytes = b"") -> bytes:
-    payload = struct.pack(">hhi", 3, 1, correlation_id) + body
+PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
+
+
+def frame(correlation_id: int, body: bytes = b"", api_key: int = PRODUCE) -> bytes:
+    payload = struct.pack(">hhi", api_key, 1, correlation_id) + body
     return struct.pack(">i", len(payload)) + payload
 
 
@@ -46,7 +49,7 @@ class Answering(FrameConnection):
         self.closings = 0
 
     def frame_arrived(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> Any:
-        assert (api_key, version) == (3, 1)
+        assert version == 1
         self.seen.append((correlation_id, bytes(frame[8:])))
         return self.answer(correlation_id, bytes(frame[8:]))
 
@@ -146,6 +149,47 @@ def test_answers_leave_in_the_order_of_their_requests() -> None:
         futures[0].set_result(b"0;")
         expected = b"0;1;2abcdefgh;3;"
         assert await receive(far, len(expected)) == expected
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_waits_until_all_before_it_are_answered_but_produces_follow_each_other() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[bytes]] = []
+
+        def later(number: int, _: bytes) -> asyncio.Future[bytes]:
+            futures.append(loop.create_future())
+            return futures[-1]
+
+        async def handed_on(count: int) -> None:
+            while len(futures) < count:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+            assert len(futures) == count
+
+        connection, far = await connected(later)
+        keys = (PRODUCE, PRODUCE, FETCH, LIST_OFFSETS, PRODUCE, PRODUCE)
+        sent = b"".join(frame(number, b"body", key) for number, key in enumerate(keys))
+        await loop.sock_sendall(far, sent[:-2])
+        await handed_on(2)
+        futures[1].set_result(b"1")
+        await handed_on(2)
+        futures[0].set_result(b"0")
+        await handed_on(3)
+        futures[2].set_result(b"2")
+        await handed_on(4)
+        await loop.sock_sendall(far, sent[-2:] + frame(6, b"", FETCH))
+        futures[3].set_result(b"3")
+        await handed_on(6)
+        assert [number for number, _ in connection.seen] == [0, 1, 2, 3, 4, 5]
+        assert {body for _, body in connection.seen} == {b"body"}
+        futures[5].set_result(b"5")
+        futures[4].set_result(b"4")
+        await handed_on(7)
+        futures[6].set_result(b"6")
+        assert await receive(far, 7) == b"0123456"
         connection.close()
 
     asyncio.run(scenario())
@@ -303,17 +347,18 @@ def test_an_answer_that_is_held_gives_way_to_the_next_request() -> None:
             return bytes([number])
 
         connection, client = await connected(answer)
-        client.send(frame(1))
+        client.send(frame(1, api_key=LIST_OFFSETS))
         await asyncio.sleep(0.05)
         assert [one.done() for one in held] == [False]
-        client.send(frame(2))
+        client.send(frame(2, api_key=LIST_OFFSETS))
         assert await receive(client, 1) == b"\x01"
         await asyncio.sleep(0.01)
         assert [one.done() for one in held] == [True, False]
         # Behind two that arrive together nobody is held, nor is the first of them.
-        client.send(frame(3) + frame(4))
+        client.send(frame(3, api_key=LIST_OFFSETS) + frame(4, api_key=LIST_OFFSETS))
         assert await receive(client, 2) == b"\x02\x03"
         assert refused == [3]
+        assert [one.done() for one in held] == [True, True, False]
         connection.drain()
         assert await receive(client, 1) == b"\x04"
         connection.close()
