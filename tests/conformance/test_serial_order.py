@@ -200,7 +200,9 @@ def test_a_commit_behind_a_sync_that_waits_for_the_leader_is_taken(
             member.close()
 
 
-def test_a_transaction_whose_requests_are_sent_together(connection: Connection, topic: Any, name: Any) -> None:
+def test_a_transaction_whose_requests_are_sent_together(
+    connection: Connection, topic: Any, name: Any
+) -> None:
     known = topic()
     producer = RawProducer(connection, name(), new=False).initialize()
     ids = {
