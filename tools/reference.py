@@ -52,10 +52,12 @@ def settings(title: str, about: str, known: dict[str, Setting]) -> str:
             one.limits(),
             ("yes" if one.dynamic or known is not BROKER_SETTINGS else "at start")
             if one.built
-            else "not built",
-            one.doc,
+            else "not applicable"
+            if one.why_not
+            else f"not built: {one.feature}",
+            f"{one.doc} {one.why_not}".rstrip(),
         )
-        for one in sorted(known.values(), key=lambda one: (not one.built, one.name))
+        for one in sorted(known.values(), key=lambda one: (not one.built, not one.why_not, one.name))
         if not one.internal
     ]
     return f"# {title}\n\n{about}\n\n" + table(
@@ -132,8 +134,10 @@ def _leaves(
 CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
 
 _NOT_BUILT = (
-    "Names and defaults are Kafka 4.3's. A setting marked *not built* is known but has no effect here yet: "
-    "it is accepted only with its default value, so that nothing is accepted and then ignored."
+    "Names and defaults are Kafka 4.3's. A setting marked *not applicable* can mean nothing here, for the reason that is "
+    "given: every value is accepted, and the start says in one line that it has no effect. A setting marked *not built* "
+    "waits for the feature that is named, and is accepted only with its default value, so that nothing is accepted and then "
+    "ignored. Settings that nobody knows are named in a warning at the start, as Apache Kafka does it."
 )
 
 PAGES = {

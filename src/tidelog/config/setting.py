@@ -2,12 +2,14 @@
 
 A table is text with two lines per setting, so that settings can be read and compared at a glance:
 
-    name type default [allowed] [built] [dynamic] [internal] [unlisted]
+    name type default [allowed] [built|n/a:WHY|of:FEATURE] [dynamic] [internal] [unlisted]
       One line of documentation.
 
 `null` and `""` stand for no value and an empty value.  `allowed` is a choice of words and ranges, as in `-1|1..9` or `0..`.
-*built* means that Tidelog acts on the setting; any other setting may only have its default value, so that no value is
-accepted and then ignored.  *dynamic* settings can be changed while the broker runs; *internal* settings are not listed;
+*built* means that Tidelog acts on the setting.  *n/a* is a setting that cannot mean anything here: every value is
+accepted, and a start says why it has no effect.  Any other setting may only have its default value until its feature
+(*of*) is built.
+*dynamic* settings can be changed while the broker runs; *internal* settings are not listed;
 *unlisted* settings are listed only if they are set.
 """
 
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tidelog.config.tables.inapplicable import FEATURES, NOT_APPLICABLE
 from tidelog.errors import InvalidConfig
 
 
@@ -75,6 +78,10 @@ class Setting:
     allowed: tuple[AllowedRange | str, ...]
     doc: str
     built: bool
+    why_not: str
+    """Why the setting is not applicable; empty when it acts, or will."""
+    feature: str
+    """What the setting waits for."""
     dynamic: bool
     internal: bool
     unlisted: bool
@@ -89,11 +96,11 @@ class Setting:
 
     @property
     def documentation(self) -> str:
-        return (
-            self.doc
-            if self.built
-            else f"{self.doc} Tidelog does not act on it yet and takes only the default."
-        )
+        if self.built:
+            return self.doc
+        if self.why_not:
+            return f"{self.doc} Not applicable to Tidelog: {self.why_not}"
+        return f"{self.doc} Tidelog does not act on it yet and takes only the default."
 
     def parse(self, text: str | None) -> Value:
         """The value of `text`; InvalidConfig if it has the wrong type or is not allowed."""
@@ -111,9 +118,11 @@ class Setting:
     def accept(self, text: str | None) -> Value:
         """Like `parse`, but also refuses a value that would have no effect in Tidelog."""
         value = self.parse(text)
-        if not self.built and value != self.default:
+        if not self.built and not self.why_not and value != self.default:
             kept = "unset" if self.default is None else f"{self.text(self.default)!r}"
-            raise NotBuilt(f"{self.name} is known but not built in Tidelog yet: it must stay {kept}")
+            raise NotBuilt(
+                f"{self.name} is known but not built in Tidelog yet ({self.feature}): it must stay {kept}"
+            )
         return value
 
     def text(self, value: Value) -> str | None:
@@ -207,6 +216,9 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
     name, kind_name, default_text, *rest = facts
     kind = SettingKind[kind_name.upper()]
     flags = {word for word in rest if word in ("built", "dynamic", "internal", "unlisted")}
+    why_not = [NOT_APPLICABLE[word.removeprefix("n/a:")] for word in rest if word.startswith("n/a:")]
+    feature = [FEATURES[word.removeprefix("of:")] for word in rest if word.startswith("of:")]
+    rest = [word for word in rest if not word.startswith(("n/a:", "of:"))]
     allowed = [_read_option(option) for word in rest if word not in flags for option in word.split("|")]
     default = None if default_text == "null" else _read(kind, "" if default_text == '""' else default_text)
     return Setting(
@@ -216,6 +228,8 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
         tuple(allowed),
         doc,
         "built" in flags,
+        "".join(why_not),
+        "".join(feature),
         "dynamic" in flags,
         "internal" in flags,
         "unlisted" in flags,
