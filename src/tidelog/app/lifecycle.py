@@ -332,7 +332,7 @@ class Broker:
             lambda: access.mutation_windows,
             around.clock.monotonic_ms,
         )
-        self._gate = gate = Gate(lambda: access.authorizer, quotas)
+        self._gate = gate = Gate(lambda: access.authorizer, quotas, lambda: access.tenants)
         gate.learned()
         keys = KeySource(around.clock)
         return Services(

@@ -119,7 +119,7 @@ class Router:
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
         context = self._context(connection, version)
-        if self.gate.authorizes:
+        if self.gate.authorizes(session):
             handle = self._guarded(route, handle)
         if api_key == METADATA and asks_for_many(request, context):
             return self._run_measured(self._about_many(envelope, handle, request, context), session)
@@ -169,7 +169,7 @@ class Router:
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
-            if self.gate.authorizes:
+            if self.gate.authorizes(connection.session):
                 handle = self._guarded(route, handle)
             pending = handle(request, self._context(connection, version, holds=False))
         finally:

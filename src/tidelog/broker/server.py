@@ -20,6 +20,7 @@ from tidelog.broker.bounds.strangers import Stranger, Strangers
 from tidelog.broker.connection import Connection
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
+from tidelog.broker.session import ANONYMOUS
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
 from tidelog.logs import SparingLog
@@ -262,9 +263,7 @@ class Server:
         stranger: Stranger | None = None,
     ) -> None:
         config = self._config()
-        session = self._gate.open(name, peer, security.protocol)
-        if principal is not None:
-            session.principal = principal
+        session = self._gate.open(name, peer, security.protocol, principal or ANONYMOUS)
         connection = Connection(
             self._watcher(stream),
             stream,

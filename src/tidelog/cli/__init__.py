@@ -27,6 +27,7 @@ COMMANDS = {
     "acls": ("tidelog.cli.acls:acls", "Create, list, delete and explain ACLs."),
     "roles": ("tidelog.cli.roles:roles", "Grant and revoke roles: bundles of ACLs."),
     "quotas": ("tidelog.cli.quotas:quotas", "Limit how much clients produce, fetch, request and connect."),
+    "tenants": ("tidelog.cli.tenants:tenants", "Create, limit and delete tenants, and show what they use."),
     "transactions": ("tidelog.cli.transactions:transactions", "Show and abort transactions."),
     "schemas": ("tidelog.cli.schemas:schemas", "Show, register, check and delete schemas."),
     "partitions": (

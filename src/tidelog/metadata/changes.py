@@ -160,6 +160,8 @@ class _Draft:
         elif kind == "quotas":
             quotas = None if value is None else StoredQuotas(access_records.decode_quotas(value), revision)
             self._set("quotas", access_records.quota_entity(rest), quotas)
+        elif kind == "tenants":
+            self._set("tenant_creations", rest, None if value is None else revision)
         elif key == access_records.SECRET:
             self._others["secret"] = b"" if value is None else bytes.fromhex(value.decode())
         elif key == records.CONTROLLER:
@@ -248,7 +250,7 @@ class _Draft:
     def _broker_changed(self, node: NodeId, record: BrokerRecord | None, revision: int) -> None:
         self._set("brokers", node, None if record is None else BrokerImage(node, revision, *record))
 
-    def _set(self, field: str, key: NodeId | UUID | QuotaEntity | None, value: Any) -> None:
+    def _set(self, field: str, key: NodeId | UUID | QuotaEntity | str | None, value: Any) -> None:
         """Sets a key in one of the small mappings; None removes the key."""
         mapping = self._others.setdefault(field, dict(getattr(self._image, field)))
         if value is not None:

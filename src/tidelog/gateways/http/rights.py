@@ -1,4 +1,5 @@
-"""What every route of the HTTP port needs, in one table; asked where the broker has an authorizer.
+"""What every route of the HTTP port needs, in one table; asked where the broker has an authorizer, or the user a
+tenant.
 
 A gateway calls `check` before a handler runs.  What a handler then does through the clients of `clients.py` is decided again
 by the brokers, with the rights of the same user; lists that a handler takes from the metadata keep only what `visible` lets
@@ -219,9 +220,15 @@ def is_open(path: str) -> bool:
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
 
 
+def checks(around: Surroundings) -> bool:
+    """False: the user of this request may do everything."""
+    session = identity.session()
+    return around.config.authorizes or (session is not None and around.services.gate.authorizes(session))
+
+
 def check(around: Surroundings, request: Request, path: str) -> None:
     """Raises `Problem` unless the user may have what the route `path` answers."""
-    if not around.config.authorizes:
+    if not checks(around):
         return
     rule = RIGHTS.get(("GET" if request.method == "HEAD" else request.method, path))
     if rule is None:
@@ -245,7 +252,7 @@ def require(around: Surroundings, operation: AclOperation, kind: AclResourceType
 
 
 def allowed(around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-    if not around.config.authorizes:
+    if not checks(around):
         return True
     session = identity.session()
     if session is None:

@@ -17,6 +17,7 @@ from tidelog.gateways.http.rights import (
     DESCRIBE_CONFIGS,
     TOPIC,
     WRITE,
+    checks,
     require,
     visible,
 )
@@ -110,7 +111,7 @@ async def answered(
     handler: Callable[[Call], Awaitable[Any]],
 ) -> Any:
     """What the handler answers to this user; raises `Problem` or `Refusal`."""
-    if not around.config.authorizes:
+    if not checks(around):
         return await handler(call)
     rule = RIGHTS[endpoint]
     check(around, rule, call)

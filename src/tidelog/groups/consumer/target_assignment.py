@@ -30,6 +30,7 @@ from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.reconciliation import ReconciliationGoal
 from tidelog.groups.consumer.regex import Expressions
 from tidelog.metadata.image import Image
+from tidelog.metadata.tenants import prefix_of, tenant_of_name
 
 _HASH = Struct(">q")
 _COUNT = Struct(">i")
@@ -88,9 +89,10 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
         return
     for regex in sorted({member.regex for member in group.members.values() if member.regex}):
         expression = facts.expressions.find(regex, facts.image.names, facts.now_ms)
+        topics = _within_tenant(group.id, expression.topics, facts.image)
         before = group.resolved.get(regex)
-        if before is None or before.topics != expression.topics:
-            resolved = ResolvedRegex(expression.topics, facts.image.revision, facts.now_ms)
+        if before is None or before.topics != topics:
+            resolved = ResolvedRegex(topics, facts.image.revision, facts.now_ms)
             draft.add(regex_entry(group.id, regex, resolved))
             changed = True
         if expression.names is not names:
@@ -100,6 +102,15 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
     if changed or hashed != group.metadata_hash:
         draft.add(epoch_entry(group.id, group.epoch + 1, hashed))
     draft.seen = (facts.image.topics, facts.image.brokers, names)
+
+
+def _within_tenant(group: str, topics: frozenset[str], image: Image) -> frozenset[str]:
+    """An expression of a tenant's group finds nothing but the tenant's topics."""
+    tenant = tenant_of_name(image, group)
+    if tenant is None:
+        return topics
+    prefix = prefix_of(tenant)
+    return frozenset(name for name in topics if name.startswith(prefix))
 
 
 def metadata_hash(topics: Iterable[str], image: Image) -> int:

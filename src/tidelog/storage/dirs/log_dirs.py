@@ -207,6 +207,7 @@ class LogDirs:
             return
         self.cancel_move(name)
         del self._homes[name]
+        self.unidentified.discard(name)
         logger.warning(
             "%s is parked as %s: %s.  Nothing reads or removes this folder.  Its log comes back when the metadata has its "
             "topic again; if it is not needed any more, remove the folder",
@@ -235,6 +236,7 @@ class LogDirs:
         home = self.home(name)
         home.delete(name, self._configs(name.topic).file_delete_delay_ms)
         del self._homes[name]
+        self.unidentified.discard(name)
 
     def deleted(self) -> None:
         """After some deletions: they are certain now."""

@@ -201,6 +201,9 @@ def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
         name, topic_id = topic_image.name, topic
     assert isinstance(name, str)
     if not request.services.gate.may_write(request.session, name, topic_id):
+        tenant = request.services.gate.tenant(request.session)
+        if topic_id is not None and tenant is not None and not tenant.owns(name):
+            raise errors.UnknownTopicId
         raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")
 
 
