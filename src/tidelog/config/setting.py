@@ -107,7 +107,7 @@ class Setting:
         if text is None:
             if self.default is None:
                 return None
-            raise self._refused(None, "it needs a value")
+            raise InvalidConfig(f"Null value not supported for {self.name}")
         try:
             value = _read(self.kind, text.strip())
         except ValueError as problem:
@@ -145,9 +145,21 @@ class Setting:
                 raise self._refused(text, "an entry is empty")
             outside = [entry for entry in value if not self._allows(entry)]
             if outside:
-                raise self._refused(text, f"{outside[0]!r} is not one of {self.limits()}")
+                raise self._refused(text, f"String must be one of: {self.limits()}", outside[0])
         elif not self._allows(value):
-            raise self._refused(text, f"it must be {'one of ' * (len(self.allowed) > 1)}{self.limits()}")
+            raise self._refused(text, self._bounds_broken(value))
+
+    def _bounds_broken(self, value: Value) -> str:
+        """In Apache Kafka's words, where Kafka has such a bound."""
+        if len(self.allowed) == 1 and isinstance(bounds := self.allowed[0], AllowedRange):
+            assert isinstance(value, int | float)
+            if value < bounds.least:
+                return f"Value must be at least {bounds.least:.15g}"
+            return f"Value must be no more than {bounds.most:.15g}"
+        if len(self.allowed) == 2 and isinstance(bounds := self.allowed[1], AllowedRange):
+            return f"Value must be between {bounds.least:.15g} and {bounds.most:.15g} or equal to {self.allowed[0]}"
+        kind = "String" if self.kind is SettingKind.STRING else "Value"
+        return f"{kind} must be one of: {self.limits()}"
 
     def _allows(self, value: Value) -> bool:
         if not self.allowed:
@@ -160,28 +172,27 @@ class Setting:
                 return True
         return False
 
-    def _refused(self, text: str | None, why: str) -> InvalidConfig:
-        shown = "" if self.sensitive else f" {text!r}"
-        return InvalidConfig(
-            f"{self.name} cannot be{shown}: {why}" if text is not None else f"{self.name}: {why}"
-        )
+    def _refused(self, text: str, why: str, entry: str | None = None) -> InvalidConfig:
+        """`entry`: of a list, the one that is not allowed."""
+        shown = "[hidden]" if self.sensitive else text if entry is None else entry
+        return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {why}")
 
 
 def _read(kind: SettingKind, text: str) -> Value:
     if kind is SettingKind.BOOLEAN:
         if text.lower() not in ("true", "false"):
-            raise ValueError("it must be true or false")
+            raise ValueError("Expected value to be either true or false")
         return text.lower() == "true"
     if kind in _BITS:
         if not _WHOLE.fullmatch(text) or len(text) > 20:
-            raise ValueError("it must be a whole number")
+            raise ValueError(f"Not a number of type {kind.name}")
         number, bound = int(text), 1 << (_BITS[kind] - 1)
         if not -bound <= number < bound:
-            raise ValueError(f"it must be a whole number from {-bound} to {bound - 1}")
+            raise ValueError(f"Not a number of type {kind.name}")
         return number
     if kind is SettingKind.DOUBLE:
         if not _DECIMAL.fullmatch(text):
-            raise ValueError("it must be a number")
+            raise ValueError(f"Not a number of type {kind.name}")
         return float(text)
     if kind is SettingKind.LIST:
         # A repeated entry counts once, as in Kafka.
@@ -255,4 +266,6 @@ def unknown(name: str, names: Iterable[str], kind: str) -> str:
     import difflib  # loaded only for an error: it is slow to load
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"unknown {kind} {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
+    of = kind.removesuffix("setting").strip()
+    text = f"Unknown {of} config name: {name}" if of else f"unknown {kind} {name!r}"
+    return text + (f": did you mean {near[0]!r}?" if near else "")
