@@ -243,7 +243,8 @@ def test_no_page_and_no_answer_over_http_tells_of_others(shared: SecureBroker) -
                 continue
             answer = checked(ask(shared, "GET", path, tokens("acme/ann")), path)
             outside = not topic.startswith("acme.")
-            assert not (outside and rule.needs and answer.status < 400), path
+            # A page of metrics has the series of the tenant only.
+            assert path == "/metrics" or not (outside and rule.needs and answer.status < 400), path
             told += answer.status == 200
     assert told > 20
     for words in ("orders", "zeta", "zeta.orders", "plain"):
@@ -279,6 +280,9 @@ def test_subjects_and_schema_ids_of_others_do_not_exist(shared: SecureBroker) ->
     assert register(shared, "acme/ann", "zeta.more-value", "int").status == 403
     assert ask(shared, "DELETE", "/subjects/zeta.paid-value", user).status == 403
     assert ask(shared, "GET", f"/schemas/ids/{schema_id}", tokens("zeta/zoe")).status == 200
+    for mode, status in (("IMPORT", 403), ("import", 403), ("READONLY", 200), ("READWRITE", 200)):
+        answer = ask(shared, "PUT", "/mode/acme.fresh-value", user, json.dumps({"mode": mode}))
+        assert answer.status in (status, 422 if mode == "import" else status), (mode, answer)
 
 
 def test_a_rest_consumer_of_another_tenant_is_out_of_reach(shared: SecureBroker) -> None:
@@ -305,6 +309,12 @@ def test_a_rest_consumer_of_another_tenant_is_out_of_reach(shared: SecureBroker)
     assert "zeta" not in records.text and "plain" not in records.text
 
 
+def test_the_console_shows_operators_what_tenants_use(shared: SecureBroker) -> None:
+    shown = ask(shared, "GET", "/console/tenants", tokens("root"))
+    assert shown.status == 200 and "zeta" in shown.text and "acme" in shown.text and " of 5" in shown.text
+    assert ask(shared, "GET", "/console/tenants", tokens("acme/ann")).status == 403
+
+
 async def _topics(shared: SecureBroker, user: str) -> list[str]:
     login = Security(mechanism="PLAIN", username=user, password=PASSWORDS[user])
     async with Admin(bootstrap_servers=shared.secure, security=login) as admin:
@@ -314,3 +324,116 @@ async def _topics(shared: SecureBroker, user: str) -> list[str]:
 def test_the_tidelog_client_sees_its_own(shared: SecureBroker) -> None:
     assert all(name.startswith("acme.") for name in asyncio.run(_topics(shared, "acme/ann")))
     assert {"zeta.orders", "plain-orders"} <= set(asyncio.run(_topics(shared, "root")))
+
+
+# Limits that are measured
+
+
+def wait_for(holds: Any, what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def refusal_of(producer: confluent_kafka.Producer, topic: str) -> str | None:
+    """The error's name; None: the record was taken."""
+    told: list[Any] = []
+    producer.produce(topic, b"x" * 1000, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(SECONDS) == 0
+    return told[0] and told[0].name()
+
+
+def test_a_tenant_stores_no_more_than_it_may(shared: SecureBroker) -> None:
+    on = ("--bootstrap", shared.bootstrap)
+    ok("tenants", "create", "full", "stored_bytes_max=5000", *on)
+    ok("topics", "create", "full.a", *on)
+    producer = confluent_kafka.Producer({"bootstrap.servers": shared.bootstrap})
+    assert refusal_of(producer, "full.a") is None
+    wait_for(lambda: refusal_of(producer, "full.a") == "POLICY_VIOLATION", "the limit does not hold")
+    assert refusal_of(producer, "plain-orders") is None
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": shared.bootstrap, "group.id": "full.g"})
+    consumer.assign([confluent_kafka.TopicPartition("full.a", 0, 0)])
+    message = consumer.poll(SECONDS)
+    assert message is not None and message.error() is None, "what is stored can be read"
+    consumer.close()
+    ok("tenants", "limits", "full", "stored_bytes_max=100000000", *on)
+    wait_for(lambda: refusal_of(producer, "full.a") is None, "the tenant is still full")
+    ok("tenants", "delete", "full", "--with-data", *on)
+
+
+def test_retention_ends_at_the_ceiling_of_the_tenant(shared: SecureBroker) -> None:
+    on = ("--bootstrap", shared.bootstrap)
+    ok("tenants", "create", "short", "retention_ms_max=60000", *on)
+    ok("topics", "create", "short.a", *on)
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": shared.bootstrap})
+    resource = confluent_kafka.admin.ConfigResource("topic", "short.a")
+
+    def held() -> str:
+        configs = admin.describe_configs([resource])[resource].result(SECONDS)
+        return str(configs["retention.ms"].value)
+
+    def altered(value: str) -> str | None:
+        entry = confluent_kafka.admin.ConfigEntry(
+            "retention.ms", value, incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET
+        )
+        wanted = confluent_kafka.admin.ConfigResource("topic", "short.a", incremental_configs=[entry])
+        try:
+            admin.incremental_alter_configs([wanted])[wanted].result(SECONDS)
+        except confluent_kafka.KafkaException as refusal:
+            return str(refusal.args[0].name())
+        return None
+
+    assert held() == "60000", "the default is longer than the tenant may keep records"
+    assert [altered(value) for value in ("-1", "60001", "60000", "5000")] == [
+        "POLICY_VIOLATION",
+        "POLICY_VIOLATION",
+        None,
+        None,
+    ]
+    assert held() == "5000"
+    ok("tenants", "limits", "short", "retention_ms_max=4000", *on)
+    assert held() == "4000"
+    ok("tenants", "delete", "short", "--with-data", *on)
+
+
+def test_connections_of_a_tenant_have_a_bound(shared: SecureBroker) -> None:
+    on = ("--bootstrap", shared.bootstrap)
+    ok("tenants", "limits", "zeta", "connections_max=0", *on)
+    refused = kafka_python_topics(shared, "zeta/zoe")
+    assert refused is None
+    assert kafka_python_topics(shared, "acme/ann") is not None
+    ok("tenants", "limits", "zeta", "connections_max=", *on)
+    assert kafka_python_topics(shared, "zeta/zoe") is not None
+
+
+def kafka_python_topics(shared: SecureBroker, user: str) -> list[str] | None:
+    try:
+        admin = kafka.KafkaAdminClient(**python(shared, user))
+    except kafka.errors.KafkaError:
+        return None
+    try:
+        return list(admin.list_topics())
+    finally:
+        admin.close()
+
+
+def test_a_scraper_of_a_tenant_sees_what_the_tenant_uses(shared: SecureBroker) -> None:
+    own = ask(shared, "GET", "/metrics", tokens("acme/ann"))
+    assert own.status == 200
+    for name in (
+        "requests_total",
+        "bytes_in_total",
+        "bytes_out_total",
+        "connections",
+        "stored_bytes",
+        "partitions",
+    ):
+        assert f'mq_tenant_{name}{{tenant="acme"}}' in own.text, name
+    assert 'mq_topic_bytes_in_total{topic="acme.orders"}' in own.text
+    assert 'mq_tenant_limit{tenant="acme",limit="topics_max"} 5' in own.text
+    checked(own, "/metrics")
+    assert "mq_bytes_in_total" not in own.text and "client_id" not in own.text
+    everything = ask(shared, "GET", "/metrics", tokens("root")).text
+    assert 'mq_tenant_stored_bytes{tenant="zeta"}' in everything and "mq_bytes_in_total" in everything
+    assert ask(shared, "GET", "/metrics", tokens("gone/eve")).status == 403

@@ -144,6 +144,12 @@ class Quotas:
         defaults = any(default is not None for default in self._defaults.values())
         return defaults or any(key in self._by_key for key in _CLIENT_KEYS)
 
+    def tenant_limit(self, key: str, tenant: str) -> QuotaLimit | None:
+        """What all users of a tenant share on this broker; None: no limit."""
+        value = self._by_key.get(key, {}).get(QuotaEntity(tenant=tenant))
+        # No name of a user has the character NUL.
+        return None if value is None else QuotaLimit(value, ("\0tenant", tenant))
+
     def limit(self, key: str, user: str, client_id: str) -> QuotaLimit | None:
         """None: no limit.  `user` is the name of the principal, without its type."""
         quotas = self._by_key.get(key)

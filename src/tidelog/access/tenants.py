@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.metadata.tenants import MEMBER, USER_SEPARATOR, is_tenant_name, prefix_of
+from tidelog.metadata.tenants import CONNECTIONS_MAX, MEMBER, USER_SEPARATOR, is_tenant_name, prefix_of
 from tidelog.wire.acls import AclBinding, AclOperation, AclPatternType, AclResourceType
 from tidelog.wire.client_quotas import QuotaEntity
 
@@ -25,6 +25,8 @@ class Tenant:
     name: str
     members: frozenset[str] = frozenset()
     exists: bool = True
+    connections_max: int | None = None
+    """To one broker."""
 
     @property
     def prefix(self) -> str:
@@ -72,7 +74,12 @@ class Tenants:
             if entity.tenant is None:
                 continue
             members = frozenset(key.removeprefix(MEMBER) for key in values if key.startswith(MEMBER))
-            self._by_name[entity.tenant] = Tenant(entity.tenant, members)
+            connections_max = values.get(CONNECTIONS_MAX)
+            self._by_name[entity.tenant] = Tenant(
+                entity.tenant,
+                members,
+                connections_max=None if connections_max is None else int(connections_max),
+            )
             self._by_member.update(dict.fromkeys(members, entity.tenant))
 
     def of(self, principal: str, groups: Sequence[str] = ()) -> Tenant | None:

@@ -35,6 +35,7 @@ from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
+from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
@@ -160,6 +161,8 @@ class Broker:
         self.users_added = await add_first_users(controller, self._first_users)
         endpoints = endpoints_of(given, bound, around.host_name())
         await self._register(node, endpoints, http)
+        self._tenant_storage = TenantStorage(node, self._dirs, controller, self._gate)
+        self._run(self._tenant_storage.run(), "measuring what tenants store")
         self._repair = self._replicating.repair(self._dirs, self._whole_again)
         self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
@@ -331,6 +334,7 @@ class Broker:
             lambda: access.quota_windows,
             lambda: access.mutation_windows,
             around.clock.monotonic_ms,
+            lambda: access.tenants,
         )
         self._gate = gate = Gate(lambda: access.authorizer, quotas, lambda: access.tenants)
         gate.learned()
@@ -408,6 +412,7 @@ class Broker:
             self._replicating.peers,
             self._scrubbers,
             self._repair,
+            self._tenant_storage,
         )
         rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(

@@ -54,8 +54,7 @@ class Access:
 
         def make() -> Quotas:
             producer, consumer = (None if rate == NO_QUOTA else rate for rate in defaults)
-            of_clients = {entity: quota.values for entity, quota in stored.items() if entity.tenant is None}
-            return Quotas(of_clients, producer, consumer)
+            return Quotas({entity: quota.values for entity, quota in stored.items()}, producer, consumer)
 
         return self._kept("quotas", (stored, *defaults), make)
 

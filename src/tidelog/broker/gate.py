@@ -15,6 +15,8 @@ from tidelog.access.acls import Authorizer
 from tidelog.access.tenants import Tenant, Tenants
 from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.session import ANONYMOUS, Session, Tenancy
+from tidelog.broker.tenant_connections import TenantConnections
+from tidelog.metadata.tenants import SEPARATOR
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
@@ -51,6 +53,18 @@ class Gate:
         self._learned: Authorizer | None = None
         self._find_tenants = tenants
         self.tenants = _NO_TENANTS
+        self.tenant_connections = TenantConnections()
+        self._full: frozenset[str] = frozenset()
+        """Tenants whose topics may not be written now: they store as much as they may."""
+
+    def tenants_are_full(self, names: frozenset[str]) -> None:
+        """These tenants, and no others, store as much as they may: what sessions remember is asked anew."""
+        if names != self._full:
+            self._full = names
+            self.rules.revision += 1
+
+    def is_full(self, topic: str) -> bool:
+        return bool(self._full) and topic.partition(SEPARATOR)[0] in self._full and SEPARATOR in topic
 
     def authorizes(self, session: Session) -> bool:
         """False: the session may do everything."""
@@ -160,7 +174,7 @@ class Gate:
             return True
         if not session.is_current():
             self._refresh(session)
-        if not self.allows(session, AclOperation.WRITE, _TOPIC, topic):
+        if self.is_full(topic) or not self.allows(session, AclOperation.WRITE, _TOPIC, topic):
             return False
         session.allow_writes(topic)
         if topic_id is not None:
@@ -179,5 +193,5 @@ class Gate:
         return True
 
     def _refresh(self, session: Session) -> None:
-        session.decided(anywhere=not self.authorizes(session))
+        session.decided(anywhere=not self._full and not self.authorizes(session))
         self.quotas.renewed(session)

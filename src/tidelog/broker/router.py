@@ -244,6 +244,10 @@ class Router:
     def connection_ended(self, connection: Connection) -> None:
         self._services.shares.connection_ended(connection.session.peer)
         self.tallies.clients.ended(connection)
+        tenant = self.gate.tenant(connection.session)
+        if tenant is not None:
+            self.tallies.tenants.of(tenant.name).add(connection)
+        self.gate.tenant_connections.ended(connection.session)
         self._quotas.ended(connection.session)
         connection.session.ended()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from tidelog import errors
 from tidelog._speed.wire.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
 from tidelog.broker.bounds.fair_threads import FairThreads
@@ -264,6 +265,12 @@ class Server:
     ) -> None:
         config = self._config()
         session = self._gate.open(name, peer, security.protocol, principal or ANONYMOUS)
+        try:
+            self._gate.tenant_connections.took(session, self._gate.tenant(session))
+        except errors.PolicyViolation as problem:
+            self._tell_closed("connections_max", _host(peer), peer, str(problem))
+            stream.close()
+            return
         connection = Connection(
             self._watcher(stream),
             stream,

@@ -36,6 +36,7 @@ class Session(SessionState):
         "_expiry",
         "authentication",
         "client_id",
+        "counted_tenant",
         "groups",
         "host",
         "limits",
@@ -80,6 +81,8 @@ class Session(SessionState):
         """As the quota manager found them when quotas were last asked for."""
         self.tenancy: Tenancy | None = None
         """The tenant that the gate found for the session."""
+        self.counted_tenant: str | None = None
+        """The tenant that the connection takes a place of."""
         self.turns = Turns()
         self.refusals = Refusals()
 

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from tidelog.metadata import access_records as records
 from tidelog.metadata.access_records import CredentialName, TokenRecord
 from tidelog.metadata.image import Image
-from tidelog.metadata.records import tenant_key
+from tidelog.metadata.records import encode_usage, tenant_key, tenant_usage_key
 from tidelog.metadata.store import ABSENT, Compare, Delete, Operation, Put
 from tidelog.metadata.tenants import ENABLED, check_change
 from tidelog.net.scram import ScramCredential
+from tidelog.types import NodeId
 from tidelog.wire.acls import AclBinding
 from tidelog.wire.client_quotas import QuotaEntity
 
@@ -150,6 +151,19 @@ class AccessController:
             return None, swap
 
         await self._swap(attempt, validate_only)
+
+    # Usage of tenants
+
+    async def report_usage(self, node: NodeId, stored_bytes: Mapping[str, int]) -> None:
+        """What the logs of a broker hold of each tenant, for the other brokers."""
+
+        def attempt(image: Image) -> tuple[None, Swap]:
+            if image.tenant_usage.get(node, {}) == stored_bytes:
+                return None, Swap([], [])
+            key = tenant_usage_key(node)
+            return None, Swap([], [Put(key, encode_usage(stored_bytes)) if stored_bytes else Delete(key)])
+
+        await self._swap(attempt, False)
 
     # Delegation tokens
 

@@ -41,7 +41,7 @@ from tidelog.metadata.store import (
     Snapshot,
     Unanswered,
 )
-from tidelog.metadata.tenants import CreationLimits
+from tidelog.metadata.tenants import CreationLimits, ceilings_of, check_ceilings, within_ceilings
 from tidelog.metadata.topics import plans
 from tidelog.metadata.topics.names import plain_names
 from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
@@ -105,7 +105,8 @@ class Controller:
         return self._config
 
     def topic_config(self, name: str) -> TopicConfig:
-        return TopicConfig.of(self._newest.topic_overrides(name), self._config.topic_defaults)
+        config = TopicConfig.of(self._newest.topic_overrides(name), self._config.topic_defaults)
+        return within_ceilings(config, ceilings_of(self._newest, name))
 
     async def follow(self) -> AsyncGenerator[Update, None]:
         """Yields every update in order, without end.  There is one consumer: asking for the next update says that the last
@@ -240,7 +241,9 @@ class Controller:
                 raise errors.UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             configs = image.topic_configs.get(name, NO_CONFIGS)
             after = change(configs.values)
-            TopicConfig.of(after, self._config.topic_defaults).check()
+            parsed = TopicConfig.of(after, self._config.topic_defaults)
+            parsed.check()
+            check_ceilings(image, name, configs.values, after, parsed)
             swap = _put_configs(records.topic_config_key(name), configs.revision, configs.values, after)
             # Settings must not outlive a topic that is deleted meanwhile.
             swap.compare.append(Compare(records.topic_key(name), topic.revision))

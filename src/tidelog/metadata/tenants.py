@@ -14,17 +14,37 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tidelog.config import TopicConfig
 from tidelog.errors import InvalidRequest, PolicyViolation
 from tidelog.metadata.image import Image
 from tidelog.metadata.records import tenant_key
 from tidelog.metadata.store import ABSENT, Compare, Operation, Put
-from tidelog.wire.client_quotas import QuotaEntity
+from tidelog.wire.client_quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaEntity,
+)
 
 ENABLED = "enabled"
 MEMBER = "member:"
 TOPICS_MAX = "topics_max"
 PARTITIONS_MAX = "partitions_max"
-LIMITS = (TOPICS_MAX, PARTITIONS_MAX)
+STORED_BYTES_MAX = "stored_bytes_max"
+RETENTION_MS_MAX = "retention_ms_max"
+RETENTION_BYTES_MAX = "retention_bytes_max"
+CONNECTIONS_MAX = "connections_max"
+RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+LIMITS = (
+    TOPICS_MAX,
+    PARTITIONS_MAX,
+    STORED_BYTES_MAX,
+    RETENTION_MS_MAX,
+    RETENTION_BYTES_MAX,
+    CONNECTIONS_MAX,
+    *RATES,
+)
 """The keys that `tidelog tenants limits` sets."""
 SEPARATOR = "."
 USER_SEPARATOR = "/"
@@ -84,6 +104,10 @@ def check_value(key: str, value: float) -> None:
         return
     if key not in LIMITS:
         raise InvalidRequest(f"Invalid configuration key {key}: a tenant has {', '.join(LIMITS)}")
+    if key in (REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE) and 0 < value <= _NUMBER_MAX:
+        return
+    if key in RATES and value <= 0:
+        raise InvalidRequest(f"{key} of a tenant must be greater than 0, not {value}")
     if math.isnan(value) or not 0 <= value <= _NUMBER_MAX or value != int(value):
         raise InvalidRequest(f"{key} of a tenant must be a whole number of 0 or more, not {value}")
 
@@ -144,6 +168,47 @@ def acls_of(image: Image, tenant: str) -> Iterable[Any]:
     return (
         acl for acl in image.acls.values() if acl.name.startswith(prefix) or acl.principal.startswith(users)
     )
+
+
+_CEILINGS = {RETENTION_MS_MAX: "retention.ms", RETENTION_BYTES_MAX: "retention.bytes"}
+
+
+def ceilings_of(image: Image, topic: str) -> dict[str, int]:
+    """What the topic's tenant allows at most, by setting of the topic."""
+    tenant = tenant_of_name(image, topic)
+    limits = {} if tenant is None else limits_of(image, tenant) or {}
+    return {setting: int(limits[key]) for key, setting in _CEILINGS.items() if key in limits}
+
+
+def exceeds(value: int, ceiling: int) -> bool:
+    """-1 keeps records without end."""
+    return value < 0 or value > ceiling
+
+
+def within_ceilings(config: TopicConfig, ceilings: Mapping[str, int]) -> TopicConfig:
+    """The settings that the topic has in effect: defaults, and settings from before the ceiling, end at the ceiling."""
+    held = {setting: getattr(config, setting.replace(".", "_")) for setting in ceilings}
+    lower = {
+        setting: ceilings[setting] for setting, value in held.items() if exceeds(value, ceilings[setting])
+    }
+    return config.changed(lower) if lower else config
+
+
+def check_ceilings(
+    image: Image,
+    topic: str,
+    before: Mapping[str, str | None],
+    after: Mapping[str, str | None],
+    parsed: TopicConfig,
+) -> None:
+    """Raises PolicyViolation if a setting that changes is above the ceiling of the topic's tenant."""
+    for setting, ceiling in ceilings_of(image, topic).items():
+        value = getattr(parsed, setting.replace(".", "_"))
+        if setting in after and after[setting] != before.get(setting) and exceeds(value, ceiling):
+            raise PolicyViolation(
+                f"Tenant {tenant_of_name(image, topic)!r} has {setting} of {ceiling} at most, not {value}: set less, or "
+                "ask the operator for a higher limit"
+            )
 
 
 class CreationLimits:

@@ -16,6 +16,7 @@ from tidelog.metadata.store import Changes, KeyChange, Snapshot
 from tidelog.metadata.tenants import ENABLED, check_tenant_name, check_value, tenant_of_name, topics_of
 from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
 from tidelog.net.scram import ScramCredential
+from tidelog.types import NodeId
 from tidelog.wire.client_quotas import QuotaEntity
 
 ACME = QuotaEntity(tenant="acme")
@@ -45,6 +46,10 @@ def test_names_that_no_tenant_can_have(name: str) -> None:
         ("topics_max", 1.5),
         ("partitions_max", float("nan")),
         ("partitions_max", float("inf")),
+        ("producer_byte_rate", 0),
+        ("producer_byte_rate", 0.5),
+        ("request_percentage", 0),
+        ("request_percentage", float("nan")),
         ("connection_creation_rate", 1),
         ("member:User:bob", 2),
         ("member:bob", 1),
@@ -104,6 +109,58 @@ def test_a_creation_that_another_broker_overtook_is_decided_again() -> None:
         second = node.controller._create([TopicSpec("acme.b", 1)], image)[1]
         assert await node.store.txn(first.compare, first.then) is not None
         assert await node.store.txn(second.compare, second.then) is None
+
+    testing.run(scenario)
+
+
+def test_ceilings_of_retention_bound_settings_and_defaults() -> None:
+    async def scenario(random: Random) -> None:
+        node = await started(random, retention_ms_max=1000, retention_bytes_max=500)
+        controller = node.controller
+        made = await controller.create_topics(
+            [
+                TopicSpec("acme.a", 1),
+                TopicSpec("acme.b", 1, configs={"retention.ms": "1001"}),
+                TopicSpec("acme.c", 1, configs={"retention.ms": "-1"}),
+                TopicSpec("acme.d", 1, configs={"retention.bytes": "-1"}),
+                TopicSpec("acme.e", 1, configs={"retention.ms": "1000", "retention.bytes": "7"}),
+                TopicSpec("plain", 1, configs={"retention.ms": "-1"}),
+            ]
+        )
+        refused = "PolicyViolation"
+        assert created(made) == ["acme.a", refused, refused, refused, "acme.e", "plain"]
+        assert "has retention.ms of 1000 at most, not 1001" in str(made[1])
+        held = {name: controller.topic_config(name) for name in ("acme.a", "acme.e", "plain")}
+        assert [(one.retention_ms, one.retention_bytes) for one in held.values()] == [
+            (1000, 500),
+            (1000, 7),
+            (-1, -1),
+        ]
+        with pytest.raises(errors.PolicyViolation):
+            await controller.alter_topic_configs("acme.a", lambda _: {"retention.ms": "2000"})
+        await controller.alter_topic_configs("acme.a", lambda _: {"retention.ms": "900"})
+        before = len(node.updates)
+        await controller.access.alter_quotas(ACME, {"retention_ms_max": 100.0})
+        assert controller.topic_config("acme.e").retention_ms == 100
+        assert {name for update in node.updates[before:] for name in update.topic_configs} == {
+            "acme.a",
+            "acme.e",
+        }
+        # What was set before the limit stays as it is, and keeps nobody from changing something else.
+        await controller.alter_topic_configs("acme.e", lambda now: {**now, "segment.ms": "5000"})
+
+    testing.run(scenario)
+
+
+def test_what_tenants_store_is_told_by_broker() -> None:
+    async def scenario(random: Random) -> None:
+        node = await started(random)
+        report = node.controller.access.report_usage
+        await report(NodeId(1), {"acme": 7})
+        await report(NodeId(2), {"acme": 8, "zeta": 1})
+        assert node.controller.image.tenant_usage == {1: {"acme": 7}, 2: {"acme": 8, "zeta": 1}}
+        await report(NodeId(1), {})
+        assert node.controller.image.tenant_usage == {2: {"acme": 8, "zeta": 1}}
 
     testing.run(scenario)
 

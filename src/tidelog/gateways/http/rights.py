@@ -204,6 +204,7 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/console/brokers/{node:int}"): Rule(
         (*_CLUSTER_PAGE.needs, NeededRight(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME))
     ),
+    ("GET", "/console/tenants"): _CLUSTER_PAGE,
     ("GET", "/console/alerts"): _CLUSTER_PAGE,
     ("GET", "/console/alerts/live"): _CLUSTER_PAGE,
     ("GET", "/console/plan"): _CLUSTER_PAGE,

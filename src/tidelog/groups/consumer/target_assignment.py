@@ -98,14 +98,15 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
         if expression.names is not names:
             names = expression.names  # older metadata: the next heartbeat resolves the expression again
     group = draft.group
-    hashed = metadata_hash(group.topics, facts.image)
+    hashed = metadata_hash(_within_tenant(group.id, group.topics, facts.image), facts.image)
     if changed or hashed != group.metadata_hash:
         draft.add(epoch_entry(group.id, group.epoch + 1, hashed))
     draft.seen = (facts.image.topics, facts.image.brokers, names)
 
 
 def _within_tenant(group: str, topics: frozenset[str], image: Image) -> frozenset[str]:
-    """An expression of a tenant's group finds nothing but the tenant's topics."""
+    """A tenant's group is assigned nothing but the tenant's topics, whatever an expression matches or a classic member
+    names in its subscription, which no guard reads."""
     tenant = tenant_of_name(image, group)
     if tenant is None:
         return topics
@@ -153,7 +154,7 @@ def assign(draft: GroupDraft, facts: GroupFacts) -> None:
         MemberSubscription(
             member.id,
             member.instance_id,
-            topic_ids(group.topics_of(member), facts.image),
+            topic_ids(_within_tenant(group.id, group.topics_of(member), facts.image), facts.image),
             group.targets.get(member.id, NO_PARTITIONS),
         )
         for member in group.members.values()

@@ -21,7 +21,7 @@ from tidelog.metadata.records import (
     topic_key,
 )
 from tidelog.metadata.store import Put
-from tidelog.metadata.tenants import tenant_of_name
+from tidelog.metadata.tenants import check_ceilings, tenant_of_name
 from tidelog.metadata.topics import placement
 from tidelog.metadata.topics.names import CLUSTER_METADATA, check_collision, check_topic_name, plain
 from tidelog.types import NodeId
@@ -83,6 +83,7 @@ def plan_topic(
     if wanted.name in image.topics:
         raise errors.TopicAlreadyExists(f"Topic '{wanted.name}' already exists.")
     configs = _checked_configs(wanted.configs, config)
+    check_ceilings(image, wanted.name, {}, configs, TopicConfig.of(configs, config.topic_defaults))
     replicas = _replicas_of_topic(image, wanted, config, start)
     record = TopicRecord(topic_id, replicas)
     return TopicPlan(wanted.name, record, _states(image, dict(enumerate(replicas))), configs)

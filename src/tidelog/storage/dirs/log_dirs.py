@@ -35,7 +35,7 @@ class LogDirs:
         self._absent: frozenset[UUID] = frozenset()
         self.unidentified: set[TopicPartition] = set()
         """Logs that lost the id of their topic in a crash.  Whose they are is not certain: one that leads is the topic's
-        log from then on, one whose partition another broker leads is parked."""
+        log from then on, one whose partition another broker leads is parked.  The next log of the name is certain again."""
         self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
