@@ -177,6 +177,14 @@ RECORDED: dict[str, list[tuple[int, str | None]]] = {
     "scram: describe nobody": [(91, "Attempt to describe a user credential that does not exist: nobody")],
     "broker: unregister unknown": [(102, "Broker ID 77 is not currently registered")],
     "quorum: other topic": [(3, "This server does not host this topic-partition.")],
+    "quorum: add a voter": [
+        (35, "Cluster doesn't support adding voter because the kraft.version feature is 0")
+    ],
+    "quorum: add nobody": [(42, "Add voter request didn't include a valid voter")],
+    "quorum: remove a voter": [
+        (35, "Cluster doesn't support removing voter because the kraft.version feature is 0")
+    ],
+    "quorum: remove nobody": [(42, "Remove voter request didn't include a valid voter")],
     "resources: unknown type": [(35, None)],
     "coordinator: unknown kind": [
         (

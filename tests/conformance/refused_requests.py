@@ -111,6 +111,11 @@ def commit(group: str, topic: str, partition: int = 0, generation: int = -1, mem
     )
 
 
+def voter(directory: uuid.UUID) -> dict[str, Any]:
+    listeners = [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 9}]
+    return {"voter_id": 3, "voter_directory_id": directory, "listeners": listeners, "timeout": 9000}
+
+
 REFUSED: dict[str, Request] = {
     "create: exists": create("T"),
     "create: no partitions": create(partitions=0),
@@ -219,6 +224,18 @@ REFUSED: dict[str, Request] = {
         "describe_quorum",
         2,
         {"topics": [{"topic_name": "T", "partitions": [{"partition_index": 0}]}]},
+    ),
+    "quorum: add a voter": ("add_raft_voter", 1, voter(uuid.UUID(int=9))),
+    "quorum: add nobody": ("add_raft_voter", 1, voter(uuid.UUID(int=0))),
+    "quorum: remove a voter": (
+        "remove_raft_voter",
+        0,
+        {"voter_id": 3, "voter_directory_id": uuid.UUID(int=9)},
+    ),
+    "quorum: remove nobody": (
+        "remove_raft_voter",
+        0,
+        {"voter_id": 3, "voter_directory_id": uuid.UUID(int=0)},
     ),
     "resources: unknown type": ("list_config_resources", 1, {"resource_types": [7]}),
     "coordinator: unknown kind": ("find_coordinator", 4, {"key_type": 9, "coordinator_keys": ["G"]}),
