@@ -14,7 +14,6 @@ import pytest
 from tidelog._speed.wire.connection import FrameConnection, QueuedBytes
 from tidelog._speed.wire.poller import Poller
 
-
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
 
 
