@@ -324,6 +324,8 @@ async def _topics(shared: SecureBroker, user: str) -> list[str]:
 def test_the_tidelog_client_sees_its_own(shared: SecureBroker) -> None:
     assert all(name.startswith("acme.") for name in asyncio.run(_topics(shared, "acme/ann")))
     assert {"zeta.orders", "plain-orders"} <= set(asyncio.run(_topics(shared, "root")))
+    log = (shared.home / "broker.log").read_text(errors="replace")
+    assert log.count("There are tenants, and listener PLAIN has no login") == 1
 
 
 # Limits that are measured
