@@ -152,8 +152,9 @@ def test_every_api_has_its_boundary() -> None:
     assert sorted(names) == sorted(route.name for route in ROUTES.values())
 
 
-def test_what_is_of_the_cluster_alone_is_refused_to_whoever_is_of_a_tenant() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=4)
+async def test_what_is_of_the_cluster_alone_is_refused_to_whoever_is_of_a_tenant(random: Random) -> None:
+    async with broker_inside(random, WITH_ACLS) as inside:
         await settle(inside)
         refused = set()
         for api_key, version in SERVED * 10:
@@ -165,8 +166,6 @@ def test_what_is_of_the_cluster_alone_is_refused_to_whoever_is_of_a_tenant() -> 
             assert codes <= {0, 31}, name
             refused |= {name} if 31 in codes else set()
         assert refused == set(BOUNDARIES["refused"].split())
-
-    run_inside(scenario, 4, WITH_ACLS)
 
 
 @pytest.mark.parametrize("given", [OPEN, WITH_ACLS], ids=["open", "super user"])
