@@ -111,18 +111,15 @@ def test_a_super_user_ends_at_the_tenant(secured: SecuredBroker) -> None:
     asyncio.run(change(secured, admin=None))
 
 
-def test_a_delegation_token_stays_in_the_tenant(secured: SecuredBroker) -> None:
-    async def scenario() -> None:
-        owner = login_to(secured, "BOTH", "OAUTHBEARER").but(token=secured.token("zeta/dora"))
-        async with Admin(bootstrap_servers=owner.bootstrap, security=tidelog_security(owner)) as admin:
-            with pytest.raises(errors.DelegationTokenAuthorizationFailed):
-                await admin.create_delegation_token(renewers=["User:acme/eve"])
-            token = await admin.create_delegation_token(renewers=["User:zeta/carl"])
-        other = owner.but(token=secured.token("acme/eve"))
-        async with Admin(bootstrap_servers=other.bootstrap, security=tidelog_security(other)) as admin:
-            assert not await admin.describe_delegation_tokens()
-        own = owner.but(token=secured.token("zeta/carl"))
-        async with Admin(bootstrap_servers=own.bootstrap, security=tidelog_security(own)) as admin:
-            assert [each.token_id for each in await admin.describe_delegation_tokens()] == [token.token_id]
-
-    asyncio.run(scenario())
+async def test_a_delegation_token_stays_in_the_tenant(secured: SecuredBroker) -> None:
+    owner = login_to(secured, "BOTH", "OAUTHBEARER").but(token=secured.token("zeta/dora"))
+    async with Admin(bootstrap_servers=owner.bootstrap, security=tidelog_security(owner)) as admin:
+        with pytest.raises(errors.DelegationTokenAuthorizationFailed):
+            await admin.create_delegation_token(renewers=["User:acme/eve"])
+        token = await admin.create_delegation_token(renewers=["User:zeta/carl"])
+    other = owner.but(token=secured.token("acme/eve"))
+    async with Admin(bootstrap_servers=other.bootstrap, security=tidelog_security(other)) as admin:
+        assert not await admin.describe_delegation_tokens()
+    own = owner.but(token=secured.token("zeta/carl"))
+    async with Admin(bootstrap_servers=own.bootstrap, security=tidelog_security(own)) as admin:
+        assert [each.token_id for each in await admin.describe_delegation_tokens()] == [token.token_id]
