@@ -50,7 +50,7 @@ def test_only_storage_reads_a_log_otherwise_than_by_fetch() -> None:
         for path in sources()
         if path.relative_to(SOURCE).parts[0] != "storage" and ".reader.read(" in path.read_text()
     ]
-    assert not past_it, "read through Log.fetch, or storage.reading.fetch_bytes"
+    assert not past_it, "read through Log.fetch, or storage.fetched_log.fetch_bytes"
 
 
 def test_a_class_name_is_unique() -> None:

@@ -12,10 +12,11 @@ import tidelog
 
 # name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
 COMMANDS = {
+    "quickstart": ("tidelog.cli.quickstart:quickstart", "See a broker at work, and leave nothing behind."),
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
     "dev": ("tidelog.cli.dev.command:dev", "Run a cluster of several brokers on this machine."),
     "metadata": ("tidelog.cli.metadata:metadata", "Serve the metadata of brokers on one machine."),
-    "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
+    "topics": ("tidelog.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "Show and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.records.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.records.consume:consume", "Print the records of a topic."),
@@ -24,7 +25,10 @@ COMMANDS = {
         "Show, reset and delete consumer groups and share groups.",
     ),
     "certs": ("tidelog.cli.security.certs:certs", "Create an authority and certificates for TLS."),
-    "keys": ("tidelog.cli.keys:keys", "Keys of encryption at rest, and what is encrypted with them."),
+    "keys": (
+        "tidelog.cli.security.keys:keys",
+        "Keys of encryption at rest, and what is encrypted with them.",
+    ),
     "users": ("tidelog.cli.security.users:users", "Create, list and delete users, and set passwords."),
     "acls": ("tidelog.cli.security.acls:acls", "Create, list, delete and explain ACLs."),
     "roles": ("tidelog.cli.security.roles:roles", "Grant and revoke roles: bundles of ACLs."),

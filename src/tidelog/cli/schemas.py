@@ -7,14 +7,18 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import click
 
 from tidelog.cli.command_config import RegistryLogin, read_registry_login
+from tidelog.cli.completion import beginning, command_config, timeout_ms
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, answer_options, command_config_option, command_help
+
+if TYPE_CHECKING:
+    from tidelog.schema.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,20 +39,31 @@ class RegistrySession(NamedTuple):
     login: RegistryLogin
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        from tidelog.schema import Registry, RegistryError
+        from tidelog.schema import RegistryError
 
         try:
-            registry = Registry(
-                self.urls.split(","),
-                username=self.login.username,
-                password=self.login.password,
-                token=self.login.token,
-                ssl_context=self.login.context,
-                timeout_ms=self.timeout_ms,
-            )
-            return registry.ask(method, path, body)
-        except (RegistryError, ValueError) as problem:
+            return registry_of(self.urls, self.login, self.timeout_ms).ask(method, path, body)
+        except RegistryError as problem:
             raise Failure(str(problem)) from None
+
+
+def registry_of(urls: str, login: RegistryLogin, timeout_ms: int) -> Registry:
+    """The client of the schema registry."""
+    from tidelog.schema import Registry
+
+    if login.of_brokers:
+        _check_encrypted(urls)
+    try:
+        return Registry(
+            urls.split(","),
+            username=login.username,
+            password=login.password,
+            token=login.token,
+            ssl_context=login.context,
+            timeout_ms=timeout_ms,
+        )
+    except ValueError as problem:
+        raise Failure(str(problem)) from None
 
 
 def _check_encrypted(urls: str) -> None:
@@ -63,6 +78,30 @@ def _check_encrypted(urls: str) -> None:
             )
 
 
+def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    import os
+
+    url = ctx.params.get("registry") or os.environ.get("TIDELOG_REGISTRY") or REGISTRY
+    try:
+        config = command_config(ctx)
+        login = RegistryLogin() if config is None else read_registry_login(config)
+        subjects: Any = registry_of(url, login, timeout_ms()).ask("GET", "/subjects?subjectPrefix=:*:")
+    except Exception:  # of any kind: a shell shows no errors while somebody types
+        return []
+    return beginning(incomplete, subjects)
+
+
+registry_option = click.option(
+    "--registry",
+    envvar="TIDELOG_REGISTRY",
+    default=REGISTRY,
+    show_default=True,
+    show_envvar=True,
+    metavar="URL[,...]",
+    help="The HTTP port of any broker; several with commas between.",
+)
+
+
 def registry_options(command: F) -> F:
     """Adds --registry, --command-config, --timeout and --json; the command gets a `RegistrySession` first."""
 
@@ -71,8 +110,6 @@ def registry_options(command: F) -> F:
         *args: Any, registry: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
     ) -> Any:
         login = RegistryLogin() if command_config is None else read_registry_login(command_config)
-        if login.of_brokers:
-            _check_encrypted(registry)
         session = RegistrySession(registry, max(1, int(timeout * 1000)), as_json, login)
         return command(session, *args, **kwargs)
 
@@ -83,15 +120,7 @@ def registry_options(command: F) -> F:
             "A properties file with the log-in: basic.auth.user.info or bearer.auth.token and ssl.ca.location, or the "
             "log-in to the brokers."
         ),
-        click.option(
-            "--registry",
-            envvar="TIDELOG_REGISTRY",
-            default=REGISTRY,
-            show_default=True,
-            show_envvar=True,
-            metavar="URL[,...]",
-            help="The HTTP port of any broker; several with commas between.",
-        ),
+        registry_option,
     ):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]
@@ -167,7 +196,7 @@ tidelog schemas get --id 7 --json
         '{"subject", "version", "id", "schemaType", "references", "schema"}',
     ),
 )
-@click.argument("subject", required=False)
+@click.argument("subject", required=False, shell_complete=complete_subjects)
 @click.option("--version", default="latest", show_default=True, metavar="N", help="Version of the subject.")
 @click.option(
     "--id",
@@ -206,7 +235,7 @@ jq .schema dump.json | tidelog schemas register orders-value - --type JSON
         '{"id", "version", "guid"}',
     ),
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @_file
 @_type
 @_references
@@ -240,7 +269,7 @@ tidelog schemas check orders-value order.avsc --version 3
         '{"is_compatible", "messages"}',
     ),
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @_file
 @_type
 @_references
@@ -283,7 +312,7 @@ tidelog schemas delete orders-value --permanent
         "[1, 2]",
     ),
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @click.option("--version", metavar="N", help="Only this version.")
 @click.option("--permanent", is_flag=True, help="Delete permanently; requires an earlier delete.")
 @registry_options
@@ -311,7 +340,7 @@ tidelog schemas config orders-value --unset
         '{"compatibilityLevel"}',
     ),
 )
-@click.argument("subject", required=False)
+@click.argument("subject", required=False, shell_complete=complete_subjects)
 @click.option("--set", "level", type=click.Choice(LEVELS, case_sensitive=False), help="The new mode.")
 @click.option("--unset", is_flag=True, help="Remove the subject's mode, so that the global mode applies.")
 @registry_options

@@ -139,7 +139,7 @@ class Partitions:
         if topic_image is None:
             if isinstance(topic, bytes):
                 raise errors.UnknownTopicId(f"there is no topic with id {UUID(bytes=topic)}")
-            raise errors.UnknownTopicOrPartition(f"there is no topic {topic!r}")
+            raise errors.UnknownTopicOrPartition("This server does not host this topic-partition.")
         if not 0 <= index < len(topic_image.partitions):
             raise errors.UnknownTopicOrPartition(
                 f"{topic_image.name} has partitions 0 to {len(topic_image.partitions) - 1}, not {index}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.completion import complete_groups, complete_topics
 from tidelog.cli.groups.reset_target import target_option
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
@@ -63,21 +64,23 @@ def list_(session: CommandSession, types: tuple[str, ...], states: tuple[str, ..
 @groups.command(
     help=command_help(
         "Show the committed offsets, end offsets and lag of a GROUP.  The lag counts only records "
-        "that can still be read (no transaction markers, no aborted records).",
+        "that can still be read (no transaction markers, no aborted records).  A partition without a committed offset lags "
+        "by at most all of its records: a consumer starts there, or at the end, as its auto.offset.reset says.",
         """
 tidelog groups describe billing
 tidelog groups describe billing shipping --json
 """,
         """
-[{"group", "type", "state", "assignor", "coordinator",
+[{"group", "type", "state", "assignor", "coordinator", "lag", "lag_exact",
   "offsets": [{"topic", "partition", "committed", "start", "end", "lag", "lag_exact",
                "metadata", "member", "client_id", "host"}]}]
-committed and lag are null where nothing is committed; member, client_id and host where no member is assigned.
-lag_exact is false for wide gaps, where the lag is the distance of the offsets
+committed is null where nothing is committed; member, client_id and host where no member is assigned.
+lag_exact is false where the lag is at most that: for wide gaps, which are given as the distance of the offsets,
+and where nothing is committed
 """,
     )
 )
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @broker_options
 def describe(session: CommandSession, names: tuple[str, ...]) -> None:
     described = run(_describe(session, names))
@@ -106,6 +109,7 @@ def describe(session: CommandSession, names: tuple[str, ...]) -> None:
         ]
         columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
         print_table(columns, rows, right=("PARTITION", "COMMITTED", "END", "LAG"))
+        click.echo(f"total lag: {_lag_text(group)}")
 
 
 def _lag_text(offset: dict[str, Any]) -> str | None:
@@ -117,17 +121,22 @@ def _lag_text(offset: dict[str, Any]) -> str | None:
 async def _describe(session: CommandSession, names: tuple[str, ...]) -> list[dict[str, Any]]:
     async with session.admin() as admin:
         descriptions = await admin.describe_groups(names)
-        return [
-            {
-                "group": group.group_id,
-                "type": group.type,
-                "state": group.state,
-                "assignor": group.assignor,
-                "coordinator": group.coordinator,
-                "offsets": await (_share_offsets if group.type == "share" else _offsets)(admin, group),
-            }
-            for group in descriptions.values()
-        ]
+        described = []
+        for group in descriptions.values():
+            offsets = await (_share_offsets if group.type == "share" else _offsets)(admin, group)
+            described.append(
+                {
+                    "group": group.group_id,
+                    "type": group.type,
+                    "state": group.state,
+                    "assignor": group.assignor,
+                    "coordinator": group.coordinator,
+                    "lag": sum(offset["lag"] or 0 for offset in offsets),
+                    "lag_exact": all(offset["lag_exact"] for offset in offsets),
+                    "offsets": offsets,
+                }
+            )
+        return described
 
 
 async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
@@ -135,9 +144,9 @@ async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]
 
     committed = await admin.list_group_offsets(group.group_id)
     assigned = {partition for member in group.members for partition in member.assignment}
-    # A partition that is assigned but has no committed offset has an end offset and no lag.
     lags = await admin.group_lag({place: offset.offset for place, offset in committed.items()})
-    others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 2**62))
+    # Without a committed offset, a consumer starts at the first record or at the end: the lag is at most all records.
+    others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 0))
     rows = []
     for partition in sorted({*committed, *assigned}, key=lambda place: TopicPartition(*place)):
         offset, lag = committed.get(partition), lags.get(partition) or others.get(partition)
@@ -148,8 +157,8 @@ async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]
                 "committed": offset.offset if offset is not None else None,
                 "start": lag.start if lag is not None else None,
                 "end": lag.end if lag is not None else None,
-                "lag": lag.lag if lag is not None and offset is not None else None,
-                "lag_exact": lag is None or lag.exact,
+                "lag": lag.lag if lag is not None else None,
+                "lag_exact": lag is None or (lag.exact and (offset is not None or lag.lag == 0)),
                 "metadata": offset.metadata if offset is not None else None,
                 **_reader(group, partition),
             }
@@ -202,7 +211,7 @@ epoch is null in classic groups
 """,
     )
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @broker_options
 def members(session: CommandSession, name: str) -> None:
     async def ask() -> GroupDescription:
@@ -263,7 +272,7 @@ before is null where nothing was committed
 """,
     )
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @click.option(
     "--topic",
     "topics",
@@ -335,9 +344,14 @@ tidelog groups delete billing --topic retired-orders
         '{"deleted": [GROUP]}, or with --topic {"group", "deleted_offsets": [{"topic", "partition"}]}',
     )
 )
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; repeat."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Only the offsets of this topic; repeat.",
 )
 @broker_options
 def delete(session: CommandSession, names: tuple[str, ...], topics: tuple[str, ...]) -> None:
@@ -395,7 +409,7 @@ tidelog groups set jobs share.auto.offset.reset=earliest share.dead.letter.topic
         '{"group", "set": {KEY: VALUE}}',
     ),
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @click.argument("changes", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
 @broker_options
 def set_(session: CommandSession, name: str, changes: dict[str, str]) -> None:

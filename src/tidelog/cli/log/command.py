@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from tidelog.cli.key_options import disk_of_partition, key_options
 from tidelog.cli.log.repair import repair
 from tidelog.cli.output import ProgressLine, bytes_text, hush_stdout, print_json, time_text
+from tidelog.cli.security.key_options import disk_of_partition, key_options
 from tidelog.cli.session import Failure, command_help
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.key_options import disk_of_partition, key_options
 from tidelog.cli.output import bytes_text, counted, print_json, time_text
+from tidelog.cli.security.key_options import disk_of_partition, key_options
 from tidelog.cli.session import Failure, command_help
 
 if TYPE_CHECKING:

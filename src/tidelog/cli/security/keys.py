@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tidelog.cli.key_options import key_options, service_of
 from tidelog.cli.output import bytes_text, counted, print_json, print_table
+from tidelog.cli.security.key_options import key_options, service_of
 from tidelog.cli.session import Failure, command_help
 
 if TYPE_CHECKING:
