@@ -23,6 +23,8 @@ from tidelog.app.replicating import Replicating
 from tidelog.app.security_warnings import open_to_everybody, powerless_broker
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.access import Access
+from tidelog.broker.audit.topic_writer import AuditTopicWriter
+from tidelog.broker.audit.trail import AuditSettings, AuditTrail
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
@@ -171,6 +173,7 @@ class Broker:
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
+        self._start_auditing(node)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._undo.push_async_callback(self._hand_over)
         self._server.start()
@@ -257,6 +260,20 @@ class Broker:
         self._registry = SchemaRegistry(node, controller, self._partitions, clock)
         self._registry.start()
 
+    def _start_auditing(self, node: NodeId) -> None:
+        if not self._given.audits or not self._given.tidelog_audit_topic:
+            return
+        writer = AuditTopicWriter(
+            node,
+            self._gate.audit,
+            self._controller,
+            self._partitions,
+            self._replicating.peers,
+            self._around.clock,
+        )
+        self._run(writer.run(), "writing audit events")
+        self._undo.push_async_callback(writer.stop)
+
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around
         intervals = Intervals(
@@ -328,7 +345,9 @@ class Broker:
             lambda: access.mutation_windows,
             around.clock.monotonic_ms,
         )
-        self._gate = gate = Gate(lambda: access.authorizer, quotas)
+        audit = AuditTrail(node, lambda: _audit_settings(controller.config()), around.clock)
+        topic = self._given.tidelog_audit_topic if self._given.audits else ""
+        self._gate = gate = Gate(lambda: access.authorizer, quotas, audit, lambda: topic)
         gate.learned()
         keys = KeySource(around.clock)
         return Services(
@@ -480,6 +499,10 @@ class Broker:
             # What the broker knows of the metadata may be of the past: it must not change them any more.
             await self._end_tasks()
         await self._undo.aclose()
+
+
+def _audit_settings(config: BrokerConfig) -> AuditSettings:
+    return AuditSettings(config.audits, config.tidelog_audit_queue_max if config.tidelog_audit_topic else 0)
 
 
 def _tell(reports: Iterable[Report]) -> None:

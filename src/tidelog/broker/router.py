@@ -122,6 +122,8 @@ class Router:
         context = self._context(connection, version)
         if self.gate.authorizes:
             handle = self._guarded(route, handle)
+        if self.gate.audit.enabled:
+            handle = _recorded(route, handle)
         if api_key == METADATA and asks_for_many(request, context):
             connection.pause()
             return self._run_measured(self._about_many(asked, handle, request, context), session)
@@ -178,6 +180,8 @@ class Router:
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
             if self.gate.authorizes:
                 handle = self._guarded(route, handle)
+            if self.gate.audit.enabled:
+                handle = _recorded(route, handle)
             pending = handle(request, self._context(connection, version, holds=False))
         finally:
             self.queued.give_back(len(frame))
@@ -300,6 +304,13 @@ class Router:
         from tidelog.broker.handlers.api_versions import unsupported_version
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported_version().encode(0))
+
+
+def _recorded(route: Route, handle: Handler) -> Handler:
+    """With what the request changes in the audit trail."""
+    from tidelog.broker.audit.admin_changes import CHANGES, recorded
+
+    return recorded(route.name, handle) if route.name in CHANGES else handle
 
 
 def _encode_long(

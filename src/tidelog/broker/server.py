@@ -20,6 +20,7 @@ from tidelog.broker.bounds.strangers import Stranger, Strangers
 from tidelog.broker.connection import Connection
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
+from tidelog.broker.session import Session
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
 from tidelog.logs import SparingLog
@@ -38,6 +39,8 @@ WATCH_S = 1.0
 
 log = logging.getLogger("tidelog.server")
 sparing = SparingLog(log)
+
+TLS = "TLS"
 
 
 class Server:
@@ -236,6 +239,8 @@ class Server:
                 else problem
             )
             sparing.warning(stranger.host, "refusing a connection of %s to listener %s: %s", peer, name, why)
+            session = Session(self._gate.rules, name, peer, security.protocol)
+            self._gate.audit.login_refused(session, TLS, None, str(why))
             accepted.close()
         except BaseException:
             self._strangers.left(stranger)
@@ -265,6 +270,8 @@ class Server:
         session = self._gate.open(name, peer, security.protocol)
         if principal is not None:
             session.principal = principal
+            if not security.has_login:
+                self._gate.audit.logged_in(session, TLS)
         connection = Connection(
             self._watcher(stream),
             stream,

@@ -69,6 +69,11 @@ class ListenerSecurity:
     def has_login(self) -> bool:
         return self.protocol.startswith("SASL")
 
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients must say who they are."""
+        return self.has_login or (self.encrypts and self.tls.client_auth == "required")
+
 
 def split_overrides(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """(settings of the whole broker, settings of one listener by its name in small letters)"""

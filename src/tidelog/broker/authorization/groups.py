@@ -94,7 +94,7 @@ def _describing(described: Callable[..., Any], topics: Callable[[Any], Iterable[
         response = await answered(handle, request, context)
         shown = []
         for group in response.groups:
-            hidden = any(not context.allows(Op.DESCRIBE, TOPIC, name) for name in topics(group))
+            hidden = any(not context.sees(Op.DESCRIBE, TOPIC, name) for name in topics(group))
             if hidden:
                 text = "The group has described topic(s) that the client is not authorized to describe."
                 group = described(group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=text)
@@ -130,8 +130,10 @@ share_group_describe = _describing(DescribedShareGroup, _topics_of_sharers)
 
 async def list_groups(request: Any, context: Context, handle: Handler) -> Any:
     response = await answered(handle, request, context)
-    if not context.allows(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
-        response.groups, _ = split(context, Op.DESCRIBE, GROUP, response.groups, lambda group: group.group_id)
+    if not context.sees(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
+        response.groups, _ = split(
+            context, Op.DESCRIBE, GROUP, response.groups, lambda group: group.group_id, asked=False
+        )
     return response
 
 

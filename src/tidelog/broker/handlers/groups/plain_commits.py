@@ -49,7 +49,8 @@ def commit_plainly(
 
 def _may_commit(session: Session, group: str, known: Known, services: Services) -> bool:
     """What is refused is left to the handler that has the words for it."""
-    allows = services.gate.allows
+    # What is not allowed is refused, and recorded, by the other handler.
+    allows = services.gate.sees
     return allows(session, AclOperation.READ, AclResourceType.GROUP, group) and all(
         allows(session, AclOperation.READ, AclResourceType.TOPIC, topic.name) for topic, _ in known
     )
