@@ -151,7 +151,11 @@ def test_a_leader_is_killed_and_nothing_is_lost(dev: Dev, tmp_path: Path) -> Non
     answer = dev.restart(victim)
     assert answer.returncode == 0, answer.stderr
     wait_until(in_sync, SECONDS_MAX, "the killed broker has caught up")
-    wait_until(lambda: brokers_in(audit_events(login)) == {1, 2, 3}, SECONDS_MAX, "every broker has written audit events")
+    wait_until(
+        lambda: brokers_in(audit_events(login)) == {1, 2, 3},
+        SECONDS_MAX,
+        "every broker has written audit events",
+    )
     assert [event for event in audit_events(login) if event["operation"] == "CreateTopics"]
     for number in (1, 2, 3):
         log = log_of(dev, number)
