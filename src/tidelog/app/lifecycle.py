@@ -153,6 +153,10 @@ class Broker:
         services = self._services(node)
         router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
+        if any("GSSAPI" in security.mechanisms for security in given.security.values() if security.has_login):
+            from tidelog.broker.kerberos import check_keytabs
+
+            check_keytabs(given.security)
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()

@@ -1,7 +1,8 @@
 """SASL logins: which mechanisms a listener offers, the exchange of each session, how long a login counts.
 
-The exchanges themselves are pure (`access.scram`, `access.plain`, `access.oauth`); this finds the credentials they need,
-keeps what takes long off the event loop, and writes down who logged in and who was refused."""
+The exchanges themselves are pure (`access.scram`, `access.plain`, `access.oauth`; Kerberos is in `broker.kerberos`).  This
+finds the credentials they need, keeps what takes long off the event loop, and writes down who logged in and who was
+refused."""
 
 from __future__ import annotations
 
@@ -102,6 +103,10 @@ class Logins:
             entry = security.jaas.get("PLAIN")
             listed = {} if entry is None else entry.listed_users
             return self._plain(listed, host)
+        if mechanism == "GSSAPI":
+            from tidelog.broker.kerberos import KerberosExchange
+
+            return KerberosExchange(security.kerberos, self._hashing, host)
         return _Bearer(self._keys, security.oauth, self._clock)
 
     def _plain(self, listed: dict[str, str], host: str) -> Exchange:

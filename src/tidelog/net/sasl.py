@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog import errors
 from tidelog.net import on_behalf
@@ -17,6 +17,18 @@ from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 
 NONCE_BYTES = 24
 Token = Callable[[], str | Awaitable[str]]
+
+
+STEPS_MAX = 8
+"""Of a GSSAPI exchange."""
+
+
+class KerberosLogin(NamedTuple):
+    service_name: str
+    """The first part of the brokers' principals."""
+    principal: str | None
+    keytab: str | None
+    """None: the tickets that `kinit` got."""
 
 
 class Login(Protocol):
@@ -30,6 +42,8 @@ class Login(Protocol):
     def password(self) -> str | None: ...
     @property
     def token(self) -> Token | None: ...
+    @property
+    def kerberos(self) -> KerberosLogin | None: ...
 
 
 async def authenticate(connection: Requester, login: Login) -> None:
@@ -47,6 +61,8 @@ async def authenticate(connection: Requester, login: Login) -> None:
         await _scram(connection, login, HASHES[mechanism])
     elif mechanism == "OAUTHBEARER":
         await _bearer(connection, login)
+    elif mechanism == "GSSAPI":
+        await _kerberos(connection, login)
     elif mechanism == on_behalf.MECHANISM:
         assert login.token is not None
         message = login.token()
@@ -77,6 +93,28 @@ async def _bearer(connection: Requester, login: Login) -> None:
         # The reason is in JSON; the server waits for this before it says that it has failed.
         await _exchange(connection, b"\x01")
         raise errors.SaslAuthenticationFailed(f"{connection.peer} refused the token: {refused!r}")
+
+
+async def _kerberos(connection: Requester, login: Login) -> None:
+    from tidelog.net.gss import GssFailed, Initiator, client_credential
+
+    kerberos = login.kerberos
+    assert kerberos is not None
+    host = connection.peer.rpartition(":")[0].strip("[]")
+
+    def begin() -> tuple[Initiator, bytes]:
+        credential = client_credential(kerberos.principal, kerberos.keytab)
+        initiator = Initiator(kerberos.service_name, host, credential)
+        return initiator, initiator.respond(b"")
+
+    # Files are read, and the KDC is asked: not on the loop.
+    initiator, message = await asyncio.to_thread(begin)
+    for _ in range(STEPS_MAX):
+        answer = await _exchange(connection, message)
+        if initiator.complete:
+            return
+        message = await asyncio.to_thread(initiator.respond, answer)
+    raise GssFailed(f"{connection.peer} does not end the exchange")
 
 
 async def _exchange(connection: Requester, message: bytes) -> bytes:

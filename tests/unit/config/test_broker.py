@@ -124,7 +124,7 @@ OIDC = {
         ({"listener.name.plaintext.ssl.client.auth": "maybe"}, "one of required, requested, none"),
         ({"listener.name.plaintext.sasl.oauthbearer.clock.skew.seconds": "x"}, "must be a whole number"),
         ({"listener.name.plaintext.sasl.server.max.receive.size": "x"}, "must be a whole number"),
-        ({"listener.name.plaintext.sasl.kerberos.service.name": "k"}, "is known but not built"),
+        ({"listener.name.plaintext.sasl.kerberos.kinit.cmd": "k"}, "is known but not built"),
         ({"listener.name.plaintext.ssl.engine.factory.class": "x"}, "is known but not built"),
         ({"listener.name.plaintext.sasl.mechanism.inter.broker.protocol": "PLAIN"}, "is of the whole broker"),
         ({"listener.name.plaintext.plain.ssl.client.auth": "none"}, "is of the whole listener"),

@@ -23,9 +23,9 @@ sasl.kerberos.kinit.cmd string /usr/bin/kinit dynamic
   Path of the kinit command.
 sasl.kerberos.min.time.before.relogin long 60000 dynamic
   Least time between two Kerberos logins.
-sasl.kerberos.principal.to.local.rules list DEFAULT dynamic
+sasl.kerberos.principal.to.local.rules list DEFAULT built dynamic
   Rules that turn Kerberos principals into short names.
-sasl.kerberos.service.name string null dynamic
+sasl.kerberos.service.name string null built dynamic
   Kerberos name of the brokers.
 sasl.kerberos.ticket.renew.jitter double 0.05 dynamic
   Random share added to the renewal time of a Kerberos ticket.
