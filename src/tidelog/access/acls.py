@@ -122,12 +122,12 @@ class Authorizer:
     def allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         """As `decide`; remembers what it decided."""
         key = (principal, host, operation, resource_type, name)
-        known = self._cache.get(key)
-        if known is None:
+        allowed = self._cache.get(key)
+        if allowed is None:
             if len(self._cache) >= CACHED_DECISIONS_MAX:
                 self._cache.clear()
-            known = self._cache[key] = self.decide(*key).allowed
-        return known
+            allowed = self._cache[key] = self.decide(*key).allowed
+        return allowed
 
     def decide(
         self,
@@ -150,7 +150,7 @@ class Authorizer:
         covered = False
         for rules in patterns.covering(name):
             covered = True
-            for binding in (one for who in principals for one in rules.get(who, ())):
+            for binding in (rule for who in principals for rule in rules.get(who, ())):
                 if not _applies(binding, host, operation):
                     continue
                 if binding.permission is AclPermission.DENY:
@@ -166,14 +166,14 @@ class Authorizer:
         """True if the principal may do this on at least one resource of the type, in Kafka's approximation: no implied
         operations, and a prefix counts as long as no DENY covers all of it."""
         key = (principal, host, operation, resource_type)
-        known = None if groups else self._cache_of_types.get(key)
-        if known is None:
-            known = self.decide(*key, _SOME_NAME, groups).allowed or self._on_some(*key, groups)
+        allowed = None if groups else self._cache_of_types.get(key)
+        if allowed is None:
+            allowed = self.decide(*key, _SOME_NAME, groups).allowed or self._on_some(*key, groups)
             if not groups:
                 if len(self._cache_of_types) >= CACHED_DECISIONS_MAX:
                     self._cache_of_types.clear()
-                self._cache_of_types[key] = known
-        return known
+                self._cache_of_types[key] = allowed
+        return allowed
 
     def _on_some(
         self, principal: str, host: str, operation: int, resource_type: int, groups: Sequence[str]

@@ -127,10 +127,10 @@ class JwkSet:
         return serving[:KEYS_TRIED_MAX]
 
     def public_key(self, key: Jwk) -> Any:
-        found = self._public_keys.get(key)
-        if found is None:
-            found = self._public_keys[key] = _public_key(key)
-        return found
+        public_key = self._public_keys.get(key)
+        if public_key is None:
+            public_key = self._public_keys[key] = _public_key(key)
+        return public_key
 
 
 def parse_jwks(data: bytes | str) -> JwkSet:
@@ -240,7 +240,7 @@ def _texts(value: Any, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) for one in values):
+    if not all(isinstance(value, str) for value in values):
         raise TokenRefused(f"the token's claim {name!r} is neither a text nor a list of texts")
     return tuple(values)
 
@@ -258,13 +258,13 @@ def _nested(claims: Mapping[str, Any], path: str) -> Any:
 # Encodings
 
 
-def _part(text: str, what: str) -> dict[str, Any]:
+def _part(text: str, part_name: str) -> dict[str, Any]:
     try:
         content = _json(_decoded(text))
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise TokenRefused(f"the token's {what} are no JSON object")
+        raise TokenRefused(f"the token's {part_name} are no JSON object")
     return content
 
 
@@ -413,8 +413,8 @@ class BearerServer:
                 else "Authentication failed during authentication due to invalid credentials with SASL mechanism OAUTHBEARER"
             )
         try:
-            said = parse_bearer(message)
-            identity = validate_token(said.token, self._keys, self._policy, now_ms)
+            response = parse_bearer(message)
+            identity = validate_token(response.token, self._keys, self._policy, now_ms)
         except SaslAuthenticationFailed:
             self._over = True
             raise
@@ -422,10 +422,10 @@ class BearerServer:
             self._failed, self.refusal = True, str(problem)
             return b'{"status":"invalid_token"}'
         self._over = True
-        if said.authzid and said.authzid != identity.name:
+        if response.authzid and response.authzid != identity.name:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id "
-                f"({said.authzid}) that is different from the token's principal name ({identity.name})"
+                f"({response.authzid}) that is different from the token's principal name ({identity.name})"
             )
         self.identity = identity
         return b""

@@ -52,8 +52,8 @@ def password_fits(mechanism: str, credential: ScramCredential, password: str) ->
 
 def password_accepted(mechanism: str, credentials: ScramCredentials, login: PlainLogin) -> bool:
     """As long for a user that does not exist as for one that does."""
-    credential, known = credentials.find(login.username)
-    return password_fits(mechanism, credential, login.password) and known
+    credential, user_exists = credentials.find(login.username)
+    return password_fits(mechanism, credential, login.password) and user_exists
 
 
 def listed_password_accepted(listed: dict[str, str], login: PlainLogin) -> bool:

@@ -218,7 +218,7 @@ class KerberosNamer:
         elif rule.components != len(parts) - 1:
             name = None
         else:
-            base = _PARAMETER.sub(lambda found: _parameter(found, parts), rule.form)
+            base = _PARAMETER.sub(lambda reference: _parameter(reference, parts), rule.form)
             fits = rule.match is None or rule.match.fullmatch(base)
             name = rule.substitute(base) if fits else None
         if name is None:
@@ -250,5 +250,5 @@ def _parse_kerberos_rule(text: str) -> _KerberosRule:
     return _KerberosRule(components, rule[3], match, lambda base: pattern.sub(replace, base, count), lower)
 
 
-def _parameter(found: re.Match[str], parts: list[str]) -> str:
-    return parts[int(found[1])]
+def _parameter(reference: re.Match[str], parts: list[str]) -> str:
+    return parts[int(reference[1])]

@@ -163,8 +163,8 @@ class Quotas:
         quotas = self._by_key.get(CONNECTION_CREATION_RATE)
         if not quotas:
             return None
-        found = quotas.get(QuotaEntity(ip=plain_host(ip)))
-        return quotas.get(QuotaEntity(ip=DEFAULT_ENTITY)) if found is None else found
+        address_quota = quotas.get(QuotaEntity(ip=plain_host(ip)))
+        return quotas.get(QuotaEntity(ip=DEFAULT_ENTITY)) if address_quota is None else address_quota
 
 
 # How a rate is measured
@@ -197,7 +197,7 @@ class QuotaRate:
 
     def per_second(self, now_ms: int) -> float:
         self._purge(now_ms)
-        return sum(one[2] for one in self._samples) * 1000 / self._span_ms(now_ms)
+        return sum(sample[2] for sample in self._samples) * 1000 / self._span_ms(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int, most_ms: int | None = None) -> int:
         """How long to wait until the average is at the limit; 0 when it is not above."""
@@ -210,7 +210,7 @@ class QuotaRate:
     def room(self, limit: float, now_ms: int) -> float:
         """What can be recorded now without a wait."""
         self._purge(now_ms)
-        return limit * self._span_ms(now_ms) / 1000 - sum(one[2] for one in self._samples)
+        return limit * self._span_ms(now_ms) / 1000 - sum(sample[2] for sample in self._samples)
 
     def _purge(self, now_ms: int) -> None:
         old_ms = self._windows.number * self._windows.size_ms
@@ -276,8 +276,8 @@ class QuotaBudget:
         if self._limit is None:
             self._granted = self.left = UNLIMITED_BYTES
             return
-        room = self._rate.room(self._limit, now_ms)
-        self._granted = self.left = max(0, int(min(room, self._limit * self.GRANT_MS / 1000)))
+        available = self._rate.room(self._limit, now_ms)
+        self._granted = self.left = max(0, int(min(available, self._limit * self.GRANT_MS / 1000)))
 
 
 class TokenBucket:

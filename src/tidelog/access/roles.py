@@ -74,17 +74,17 @@ class RoleGrant(NamedTuple):
         """The ACLs that the role stands for."""
         everything = self.prefix == WILDCARD
         pattern = AclPatternType.LITERAL if everything else AclPatternType.PREFIXED
-        found = [
+        bindings = [
             self._binding(kind, pattern, self.prefix, operation)
             for kind, operations in _RIGHTS[self.role].items()
             for operation in operations
         ]
         if everything:
-            found += [
+            bindings += [
                 self._binding(_Type.CLUSTER, AclPatternType.LITERAL, CLUSTER_NAME, operation)
                 for operation in _CLUSTER_RIGHTS.get(self.role, ())
             ]
-        return found
+        return bindings
 
     def _binding(
         self, kind: AclResourceType, pattern: AclPatternType, name: str, operation: AclOperation
@@ -96,11 +96,11 @@ def held_roles(bindings: Iterable[AclBinding]) -> list[RoleGrant]:
     """Every role of which all ACLs are there, by principal, prefix and role."""
     there = frozenset(bindings)
     places = {
-        (one.principal, one.name)
-        for one in there
-        if one.resource_type is _Type.TOPIC
-        and one.permission is AclPermission.ALLOW
-        and (one.pattern_type is AclPatternType.PREFIXED) != (one.name == WILDCARD)
+        (binding.principal, binding.name)
+        for binding in there
+        if binding.resource_type is _Type.TOPIC
+        and binding.permission is AclPermission.ALLOW
+        and (binding.pattern_type is AclPatternType.PREFIXED) != (binding.name == WILDCARD)
     }
     grants = (RoleGrant(principal, role, prefix) for principal, prefix in sorted(places) for role in Role)
     return [grant for grant in grants if there.issuperset(grant.bindings())]
@@ -109,8 +109,8 @@ def held_roles(bindings: Iterable[AclBinding]) -> list[RoleGrant]:
 def revocable(grant: RoleGrant, bindings: Iterable[AclBinding]) -> list[AclBinding]:
     """The ACLs to delete when a role is taken away: those that are there and that no other held role needs."""
     there = frozenset(bindings)
-    needed = {one for other in held_roles(there) if other != grant for one in other.bindings()}
-    return [one for one in grant.bindings() if one in there and one not in needed]
+    needed = {binding for other in held_roles(there) if other != grant for binding in other.bindings()}
+    return [binding for binding in grant.bindings() if binding in there and binding not in needed]
 
 
 def explaining(rule: AclBinding, bindings: Iterable[AclBinding]) -> list[RoleGrant]:

@@ -53,14 +53,14 @@ class ScramCredentials:
         self._users = users
         self._secret = secret
         # What the stored credentials look like, so that the false ones look no different.
-        shapes = {(len(one.salt), one.iterations) for one in users.values()}
+        shapes = {(len(user.salt), user.iterations) for user in users.values()}
         self._shapes = sorted(shapes) or [(SALT_BYTES, ITERATIONS_DEFAULT)]
 
     def find(self, username: str) -> tuple[ScramCredential, bool]:
         """(the credential, False if it is a false one)"""
         false = self._false(username)
-        found = self._users.get(username)
-        return (false, False) if found is None else (found, True)
+        credential = self._users.get(username)
+        return (false, False) if credential is None else (credential, True)
 
     def _false(self, username: str) -> ScramCredential:
         seed = hmac.digest(self._secret, f"{self._mechanism}\0{username}".encode(), "sha512")
@@ -142,8 +142,8 @@ class ScramServer:
     def _final(self, message: bytes) -> bytes:
         parts = _matched(_FINAL, message)
         proof = scram.decoded(parts["proof"])
-        said = f"{self._said},{parts['unproved']}".encode()
-        signature = hmac.digest(self._credential.stored_key, said, self._hash)
+        auth_message = f"{self._said},{parts['unproved']}".encode()
+        signature = hmac.digest(self._credential.stored_key, auth_message, self._hash)
         if len(proof) != len(signature):
             raise self._refused()
         stored_key = hashlib.new(self._hash, scram.xor(proof, signature)).digest()
@@ -152,7 +152,7 @@ class ScramServer:
         bound = hmac.compare_digest(parts["channel"], self._binding)
         if not (proved and same and bound and self._known):
             raise self._refused()
-        answer = hmac.digest(self._credential.server_key, said, self._hash)
+        answer = hmac.digest(self._credential.server_key, auth_message, self._hash)
         self._state = _State.COMPLETE
         return f"v={scram.encoded(answer)}".encode()
 

@@ -139,7 +139,9 @@ def _write_identity(
         names = [_alternative_name(host) for host in dict.fromkeys(hosts)]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     certificate = builder.sign(authority.key, hashes.SHA256())
-    chain = [one.public_bytes(serialization.Encoding.PEM) for one in (certificate, authority.certificate)]
+    chain = [
+        member.public_bytes(serialization.Encoding.PEM) for member in (certificate, authority.certificate)
+    ]
     write_secret(path, _key_pem(key) + b"".join(chain))
     written.append(path)
 

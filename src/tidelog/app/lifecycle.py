@@ -328,14 +328,14 @@ class Broker:
         return named
 
     def _cleanable(self, where: LogDir) -> list[Cleanable]:
-        found = []
-        for name, it in list(where.logs.items()):
-            if "compact" not in it.config.cleanup_policy:
+        cleanable = []
+        for name, log in list(where.logs.items()):
+            if "compact" not in log.config.cleanup_policy:
                 continue  # asked every few seconds, of thousands
             partition = self._partitions.of_log(name)
-            if partition is not None and partition.log is it:
-                found.append(Cleanable(it, partition.last_stable))
-        return found
+            if partition is not None and partition.log is log:
+                cleanable.append(Cleanable(log, partition.last_stable))
+        return cleanable
 
     def _services(self, node: NodeId) -> Services:
         around, controller = self._around, self._controller
@@ -542,9 +542,9 @@ def serve(
 
 async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_added: UsersAdded) -> None:
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop_requested.set)
     broker = Broker(config, system(config), first_users)
     addresses = await broker.start()
     users_added(broker.users_added)
@@ -554,8 +554,8 @@ async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_a
         f"ready kafka={shown(*kafka)} http={shown(*http)} id={config.node_id}",
         flush=True,
     )
-    broker.ended.add_done_callback(lambda _: asked.set())
-    await asked.wait()
+    broker.ended.add_done_callback(lambda _: stop_requested.set())
+    await stop_requested.wait()
     await broker.stop()
     if broker.ended.done():
         broker.ended.result()

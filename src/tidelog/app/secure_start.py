@@ -52,13 +52,13 @@ def set_up(data: Path, hosts: Sequence[str]) -> SecureStart:
         make_certificates(folder, [*hosts, *LOCAL])
         made = {_BROKER_PASSWORD: secrets.token_urlsafe(32), _TOKEN_KEY: secrets.token_urlsafe(32)}
         write_secret(kept, "".join(f"{name}={value}\n" for name, value in made.items()).encode())
-    found = parse_properties(kept.read_text())
-    if not {_BROKER_PASSWORD, _TOKEN_KEY} <= found.keys():
+    kept_values = parse_properties(kept.read_text())
+    if not {_BROKER_PASSWORD, _TOKEN_KEY} <= kept_values.keys():
         raise InvalidConfig(f"{kept} is not what --secure wrote: restore the file from a backup")
     password = secrets.token_urlsafe(18)
     login = (
         "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        f'username="{BROKER}" password="{found[_BROKER_PASSWORD]}";'
+        f'username="{BROKER}" password="{kept_values[_BROKER_PASSWORD]}";'
     )
     settings = {
         "security.inter.broker.protocol": "SASL_SSL",
@@ -69,11 +69,11 @@ def set_up(data: Path, hosts: Sequence[str]) -> SecureStart:
         "ssl.truststore.location": str(folder / "ca.pem"),
         "authorizer.class.name": "tidelog",
         "super.users": f"User:{ADMIN};User:{BROKER}",
-        "delegation.token.secret.key": found[_TOKEN_KEY],
+        "delegation.token.secret.key": kept_values[_TOKEN_KEY],
         "tidelog.http.ssl": "true",
     }
     users = (
-        FirstUser(MECHANISM, BROKER, found[_BROKER_PASSWORD]),
+        FirstUser(MECHANISM, BROKER, kept_values[_BROKER_PASSWORD]),
         FirstUser(MECHANISM, ADMIN, password),
     )
     return SecureStart(settings, users, password, folder / "ca.pem")

@@ -15,17 +15,21 @@ ANYWHERE = "0.0.0.0"
 def open_to_everybody(config: BrokerConfig) -> str | None:
     """Names the listeners, and the HTTP port, that others reach and where nobody has to say who they are; None when there
     are none."""
-    found = [
+    listeners_open = [
         f"{listener.name} ({listener.host or 'every address'}:{listener.port})"
         for listener in config.listeners
         if not _is_loopback(listener.host) and not _authenticates(config, listener.name)
     ]
     http_host, http_port = config.tidelog_http_listen
     if not _is_loopback(http_host) and not config.http_logs_in:
-        found.append(f"HTTP ({http_host or 'every address'}:{http_port})")
-    if not found:
+        listeners_open.append(f"HTTP ({http_host or 'every address'}:{http_port})")
+    if not listeners_open:
         return None
-    which = f"Listener {found[0]} has" if len(found) == 1 else f"Listeners {', '.join(found)} have"
+    which = (
+        f"Listener {listeners_open[0]} has"
+        if len(listeners_open) == 1
+        else f"Listeners {', '.join(listeners_open)} have"
+    )
     allowed = (
         "may do what the ACLs allow User:ANONYMOUS"
         if config.authorizes

@@ -53,7 +53,7 @@ class Access:
 
         def make() -> Quotas:
             producer, consumer = (None if rate == NO_QUOTA else rate for rate in defaults)
-            return Quotas({entity: one.values for entity, one in stored.items()}, producer, consumer)
+            return Quotas({entity: quota.values for entity, quota in stored.items()}, producer, consumer)
 
         return self._kept("quotas", (stored, *defaults), make)
 
@@ -105,7 +105,7 @@ class Access:
         return self._kept(
             "tokens",
             (stored, settings.secret_key),
-            lambda: Tokens(settings, {token_id: one.record for token_id, one in stored.items()}),
+            lambda: Tokens(settings, {token_id: token.record for token_id, token in stored.items()}),
         )
 
     def tokens_to_sweep(self, now_ms: int) -> bool:

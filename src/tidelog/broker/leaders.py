@@ -12,10 +12,10 @@ from tidelog.types import NodeId
 def endpoints_of(nodes: Iterable[int], services: Services, listener: str) -> list[Endpoint]:
     """As the client sees them that has asked on this listener."""
     brokers = services.image().brokers
-    found: list[Endpoint] = []
+    endpoints: list[Endpoint] = []
     for node in nodes:
         broker = brokers.get(NodeId(node))
         endpoint = None if broker is None else broker.endpoint(listener)
         if broker is not None and endpoint is not None:
-            found.append((node, endpoint.host, endpoint.port, broker.rack))
-    return found
+            endpoints.append((node, endpoint.host, endpoint.port, broker.rack))
+    return endpoints

@@ -42,9 +42,9 @@ def described(names: Collection[str] | None) -> Iterator[DescribedSetting]:
 
 def alter(wanted: Sequence[tuple[str, str | None]], validate_only: bool) -> None:
     """(logger, level), or None to take the level of the logger above it again.  All or nothing."""
-    known = _known()
+    loggers = _known()
     for name, level in wanted:
-        if name not in known:
+        if name not in loggers:
             raise InvalidConfig(f"there is no logger {name!r}")
         if level is None and name == ROOT:
             raise InvalidConfig("the root logger needs a level")
@@ -52,4 +52,4 @@ def alter(wanted: Sequence[tuple[str, str | None]], validate_only: bool) -> None
             raise InvalidConfig(f"{level!r} is no level of a logger: use one of {', '.join(_LEVELS)}")
     if not validate_only:
         for name, level in wanted:
-            known[name].setLevel(logging.NOTSET if level is None else _LEVELS[level])
+            loggers[name].setLevel(logging.NOTSET if level is None else _LEVELS[level])

@@ -169,15 +169,15 @@ class QuotaManager:
         if session.limits is None:
             session.handler_ns = 0
         session.produce_bytes_left = 0
-        found = SessionLimits(self._known, session.principal, session.client_id)
-        found.produce = self._budget(PRODUCER_BYTE_RATE, self._produce, self.windows, session)
-        found.fetch = self._budget(CONSUMER_BYTE_RATE, self._fetch, self.windows, session)
-        found.time = self._budget(REQUEST_PERCENTAGE, self._time, self.windows, session)
-        found.mutation = self._budget(
+        limits = SessionLimits(self._known, session.principal, session.client_id)
+        limits.produce = self._budget(PRODUCER_BYTE_RATE, self._produce, self.windows, session)
+        limits.fetch = self._budget(CONSUMER_BYTE_RATE, self._fetch, self.windows, session)
+        limits.time = self._budget(REQUEST_PERCENTAGE, self._time, self.windows, session)
+        limits.mutation = self._budget(
             CONTROLLER_MUTATION_RATE, self._mutation, self._mutation_windows, session
         )
-        session.limits = found
-        return found
+        session.limits = limits
+        return limits
 
     def _budget(
         self, key: str, uses: QuotaUses[U], windows: Callable[[], QuotaWindows], session: Session

@@ -107,10 +107,10 @@ class Router:
         if api_key == FETCH:
             return fetch(frame, at, version, correlation_id, connection, self._services)
         throttle_ms = self._quotas.charge_request(session, api_key) if limited else 0
-        asked = Asked(route, version, correlation_id, client_id, connection, throttle_ms)
+        envelope = Asked(route, version, correlation_id, client_id, connection, throttle_ms)
         if len(frame) > LONG_BYTES and api_key != SASL_AUTHENTICATE:
             connection.pause()
-            long = self._answer_long(asked, bytearray(frame), at)
+            long = self._answer_long(envelope, bytearray(frame), at)
             return self._run(long, long)
         decode, handle, plain = self._ready.get(api_key) or self._load(route)
         if plain is not None and not throttle_ms and not connection.unanswered:
@@ -126,14 +126,14 @@ class Router:
             handle = _recorded(route, handle)
         if api_key == METADATA and asks_for_many(request, context):
             connection.pause()
-            return self._run_measured(self._about_many(asked, handle, request, context), session)
+            return self._run_measured(self._about_many(envelope, handle, request, context), session)
         # What was asked before it and is not answered yet has its turn first.
         pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
         if isinstance(pending, Message):
-            return self._encoded(asked, pending)
+            return self._encoded(envelope, pending)
         if isinstance(pending, HeldAnswer):
-            return self._held(pending, asked)
-        task = self._run_measured(self._answer(asked, pending), session, pending)
+            return self._held(pending, envelope)
+        task = self._run_measured(self._answer(envelope, pending), session, pending)
         if api_key == SASL_AUTHENTICATE:
             # The next request is looked at with what the login has made of the session.
             connection.pause()
@@ -170,10 +170,10 @@ class Router:
             partial(connection.hold, connection.frames) if holds else answer_at_once,
         )
 
-    async def _answer_long(self, asked: Asked, frame: bytearray, at: int) -> bytes:
+    async def _answer_long(self, envelope: Asked, frame: bytearray, at: int) -> bytes:
         """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
         connection's later requests wait until the handler was called."""
-        route, version, correlation_id, client_id, connection, _ = asked
+        route, version, correlation_id, client_id, connection, _ = envelope
         self.queued.take(len(frame))
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
@@ -188,7 +188,7 @@ class Router:
             asyncio.get_running_loop().call_soon(connection.resume)
         response: Message = pending if isinstance(pending, Message) else await pending
         if self._quotas.active:
-            self._throttle(asked, response)
+            self._throttle(envelope, response)
         codes, answer = await asyncio.to_thread(_encode_long, route, version, correlation_id, response)
         for number, code in enumerate(codes, 1):
             self.tallies.failed(route.api_key, code, client_id)
@@ -196,16 +196,18 @@ class Router:
                 await asyncio.sleep(0)
         return answer
 
-    def _held(self, held: HeldAnswer[Any], asked: Asked) -> Pending:
+    def _held(self, held: HeldAnswer[Any], envelope: Asked) -> Pending:
         def encoded(response: Message) -> bytes:
             if held.expired:
-                asked.connection.session.turns.expired(asyncio.get_running_loop().time())
-            return self._encoded(asked, response)
+                envelope.connection.session.turns.expired(asyncio.get_running_loop().time())
+            return self._encoded(envelope, response)
 
         return cast("asyncio.Future[bytes]", held.turned(encoded))  # as much of one as a connection needs
 
-    async def _about_many(self, asked: Asked, handle: Handler, request: Any, context: Context) -> list[bytes]:
-        route, version, correlation_id, client_id, connection, _ = asked
+    async def _about_many(
+        self, envelope: Asked, handle: Handler, request: Any, context: Context
+    ) -> list[bytes]:
+        route, version, correlation_id, client_id, connection, _ = envelope
 
         def failed(codes: Iterable[int]) -> None:
             for code in codes:
@@ -218,7 +220,7 @@ class Router:
             self._many.leave()
             asyncio.get_running_loop().call_soon(connection.resume)
         if self._quotas.active:
-            self._throttle(asked, response)
+            self._throttle(envelope, response)
         answer = pieces.finish(response)
         size = sum(map(len, answer))
         return [response_start(route.api_key, version, correlation_id, size), *answer]
@@ -258,26 +260,26 @@ class Router:
         self._quotas.ended(connection.session)
         connection.session.ended()
 
-    async def _answer(self, asked: Asked, pending: Awaitable[Message]) -> bytes:
-        return self._encoded(asked, await pending)
+    async def _answer(self, envelope: Asked, pending: Awaitable[Message]) -> bytes:
+        return self._encoded(envelope, await pending)
 
-    def _encoded(self, asked: Asked, response: Message) -> bytes:
-        route, version, correlation_id, client_id, _, _ = asked
+    def _encoded(self, envelope: Asked, response: Message) -> bytes:
+        route, version, correlation_id, client_id, _, _ = envelope
         for code in error_codes(response):
             self.tallies.failed(route.api_key, code, client_id)
         if self._quotas.active:
-            self._throttle(asked, response)
+            self._throttle(envelope, response)
         return encode_response(route.api_key, version, correlation_id, response.encode(version))
 
-    def _throttle(self, asked: Asked, response: Any) -> None:
+    def _throttle(self, envelope: Asked, response: Any) -> None:
         """Mutes the connection if a quota was exceeded, and tells the client for how long."""
         told_ms = getattr(response, "throttle_time_ms", None)
-        throttle_ms = max(asked.throttle_ms, told_ms or 0)
-        if asked.route.api_key == SHARE_FETCH:
-            size = len(response.encode(asked.version))
-            throttle_ms = max(throttle_ms, self._quotas.charge_fetch(asked.connection.session, size))
+        throttle_ms = max(envelope.throttle_ms, told_ms or 0)
+        if envelope.route.api_key == SHARE_FETCH:
+            size = len(response.encode(envelope.version))
+            throttle_ms = max(throttle_ms, self._quotas.charge_fetch(envelope.connection.session, size))
         if throttle_ms:
-            asked.connection.throttle(throttle_ms)
+            envelope.connection.throttle(throttle_ms)
             if told_ms is not None:
                 response.throttle_time_ms = throttle_ms
 

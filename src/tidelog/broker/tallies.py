@@ -51,12 +51,12 @@ class Clients:
 
     def of(self, client_id: str | None) -> Traffic:
         name = client_id or ""
-        known = self._known.get(name)
-        if known is None:
+        traffic = self._known.get(name)
+        if traffic is None:
             if len(self._known) >= self._clients_max:
                 name = OTHERS
-            known = self._known.setdefault(name, Traffic())
-        return known
+            traffic = self._known.setdefault(name, Traffic())
+        return traffic
 
     def failed(self, client_id: str | None, times: int = 1) -> None:
         self.of(client_id).errors += times
@@ -67,10 +67,10 @@ class Clients:
     def snapshot(self) -> dict[str, Traffic]:
         """A copy, to which those of live connections can be added."""
         copied = {}
-        for name, known in self._known.items():
-            copied[name] = one = Traffic()
-            one.requests, one.errors = known.requests, known.errors
-            one.bytes_in, one.bytes_out = known.bytes_in, known.bytes_out
+        for name, traffic in self._known.items():
+            copied[name] = copy = Traffic()
+            copy.requests, copy.errors = traffic.requests, traffic.errors
+            copy.bytes_in, copy.bytes_out = traffic.bytes_in, traffic.bytes_out
         return copied
 
     def name_of(self, client_id: str | None) -> str:

@@ -438,23 +438,23 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
         setting = BROKER_SETTINGS[name]
         return setting.accept(plain[name]) if name in plain else setting.default
 
-    found = {}
+    by_listener = {}
     for key, name in names.items():
         protocol = protocols.get(name)
         if protocol is None:
             raise InvalidConfig(
                 f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"
             )
-        found[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
+        by_listener[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
     protocol = "SSL" if config.tidelog_http_ssl else "PLAINTEXT"
     of_http = listener_security("HTTP", protocol, value, overrides.get(HTTP_LISTENER, {}), BROKER_SETTINGS)
-    return {"security": found, "http_security": of_http}
+    return {"security": by_listener, "http_security": of_http}
 
 
 @lru_cache(maxsize=16)
 def _connection_overrides(text: str) -> Mapping[str, int]:
     """By address, as sockets write addresses."""
-    found = {}
+    by_address = {}
     for entry in filter(None, map(str.strip, text.split(","))):
         host, _, count = entry.rpartition(":")
         try:
@@ -467,8 +467,8 @@ def _connection_overrides(text: str) -> Mapping[str, int]:
                 f"max.connections.per.ip.overrides has {entry!r}: give an address and how many connections it may have, "
                 "as 127.0.0.1:200 (host names are not resolved)"
             )
-        found[address] = most
-    return found
+        by_address[address] = most
+    return by_address
 
 
 def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:

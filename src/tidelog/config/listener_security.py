@@ -180,8 +180,8 @@ def listener_security(
     """`value`: what a setting is for the whole broker."""
 
     def text(name: str) -> str | None:
-        found = settings[name].accept(overrides[name]) if name in overrides else value(name)
-        return None if found is None else str(found)
+        setting_value = settings[name].accept(overrides[name]) if name in overrides else value(name)
+        return None if setting_value is None else str(setting_value)
 
     def of_oauth(name: str) -> Value:
         given = overrides.get(f"oauthbearer.{name}", overrides.get(name))
@@ -189,14 +189,14 @@ def listener_security(
 
     def own_bound(name: str) -> int:
         """Without one of its own a listener has none: the broker's is for all listeners together."""
-        found = settings[name].accept(overrides[name]) if name in overrides else _INT_MAX
-        assert isinstance(found, int)
-        return found
+        setting_value = settings[name].accept(overrides[name]) if name in overrides else _INT_MAX
+        assert isinstance(setting_value, int)
+        return setting_value
 
     def entries(name: str) -> tuple[str, ...]:
-        found = settings[name].accept(overrides[name]) if name in overrides else value(name)
-        assert isinstance(found, tuple)
-        return found
+        setting_value = settings[name].accept(overrides[name]) if name in overrides else value(name)
+        assert isinstance(setting_value, tuple)
+        return setting_value
 
     jaas = _jaas(listener, value, overrides)
     security = ListenerSecurity(

@@ -125,8 +125,8 @@ def oauth_settings(value: Callable[[str], Value]) -> OauthSettings:
         return cast("str | None", value(name)) or None
 
     def number(name: str) -> int:
-        found = value(name)
-        return TIMEOUT_MS if found is None else int(cast(int, found))
+        setting_value = value(name)
+        return TIMEOUT_MS if setting_value is None else int(cast(int, setting_value))
 
     connection = ProviderConnection(
         text("tidelog.oauthbearer.truststore.location"),

@@ -229,16 +229,16 @@ def _read_option(option: str) -> AllowedRange | str:
     return AllowedRange(float(ends[1]), None if ends[2] is None else float(ends[2]))
 
 
-def find(settings: Mapping[str, Setting], name: str, what: str) -> Setting:
+def find(settings: Mapping[str, Setting], name: str, kind: str) -> Setting:
     """The setting called `name`; if there is none, UnknownSetting, which suggests the most similar name."""
     setting = settings.get(name)
     if setting is None:
-        raise UnknownSetting(unknown(name, settings, what))
+        raise UnknownSetting(unknown(name, settings, kind))
     return setting
 
 
-def unknown(name: str, names: Iterable[str], what: str) -> str:
+def unknown(name: str, names: Iterable[str], kind: str) -> str:
     import difflib  # loaded only for an error: it is slow to load
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"unknown {what} {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
+    return f"unknown {kind} {name!r}" + (f": did you mean {near[0]!r}?" if near else "")

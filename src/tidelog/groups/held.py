@@ -75,10 +75,10 @@ class HeldAnswer(Generic[T]):
             self._heard = heard
 
     def __await__(self) -> Generator[Any, None, T]:
-        told = asyncio.get_running_loop().create_future()
-        self.add_done_callback(lambda _: None if told.done() else told.set_result(None))
+        answered = asyncio.get_running_loop().create_future()
+        self.add_done_callback(lambda _: None if answered.done() else answered.set_result(None))
         try:
-            yield from told
+            yield from answered
         except asyncio.CancelledError:
             self.cancel()
             raise

@@ -10,13 +10,13 @@ from tidelog.storage.segments.txn_index import Aborted
 
 def between(segments: Segments, start: int, end: int) -> list[Aborted]:
     """Those that have records from `start` on and below `end`."""
-    found: list[Aborted] = []
+    aborted: list[Aborted] = []
     for segment in segments.above(segments.holding(start) - 1):
         more, complete = segment.indexes.transactions.between(start, end)
-        found += more
+        aborted += more
         if complete:
             break
-    return found
+    return aborted
 
 
 def in_slice(segments: Segments, part: Slice, start: int, end: int) -> list[Aborted]:

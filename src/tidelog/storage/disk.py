@@ -214,9 +214,9 @@ class DirectFile:
         length = (position + size - start + _ALIGNED - 1) & -_ALIGNED
         if self._buffer is None or len(self._buffer) < length:
             self._buffer = mmap.mmap(-1, length)
-        with memoryview(self._buffer) as view, view[:length] as room:
-            count = os.preadv(self._fd, [room], start)
-            return bytes(room[position - start : min(count, position - start + size)])
+        with memoryview(self._buffer) as view, view[:length] as target:
+            count = os.preadv(self._fd, [target], start)
+            return bytes(target[position - start : min(count, position - start + size)])
 
 
 class SystemMapping:

@@ -142,8 +142,8 @@ class Flusher:
                     problems = await self._run(parts[0])
                 else:
                     problems = {}
-                    for found in await asyncio.gather(*map(self._run, parts)):
-                        problems |= found
+                    for part_problems in await asyncio.gather(*map(self._run, parts)):
+                        problems |= part_problems
                 self.took_ms.observe(1000 * (asyncio.get_running_loop().time() - began))
                 for job in jobs:
                     job.finish(problems.get(id(job.owner)))

@@ -48,8 +48,8 @@ class Loaded:
 def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_point: int) -> Loaded:
     """`start` and `recovery_point` are what the directory's checkpoints say."""
     disk = volume.disk
-    found = scan_folder(disk, folder)
-    segments = list_segments(volume, folder, found.bases, config)
+    files = scan_folder(disk, folder)
+    segments = list_segments(volume, folder, files.bases, config)
     created = not segments
     if created:
         allocate = config.segment_bytes if config.preallocate else 0
@@ -62,7 +62,7 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     for segment in segments:
         segment.bad = [each for each in bad if each.base == segment.base]
     for segment in segments:
-        if segment.base in found.transactions and not segment.indexes.transactions.sane(segment.base):
+        if segment.base in files.transactions and not segment.indexes.transactions.sane(segment.base):
             raise Torn(f"{segment.files.path(TXN_INDEX)} is cut, or not an index of transactions")
     active = segments[-1]
     try:
@@ -74,7 +74,7 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     epochs = read_epochs(disk, folder)
     epochs.truncate_to(end)
     epochs.advance_start(start)
-    producers, known_to = snapshots.load(disk, folder, found.others, start, end)
+    producers, known_to = snapshots.load(disk, folder, files.others, start, end)
     if known_to < end:
         snapshots.complete(producers, Segments(segments), known_to, end)
     return Loaded(segments, epochs, producers, bad, start, end, recovery_point, created, known_to < end)
@@ -104,7 +104,7 @@ class Found:
 
 def scan_folder(disk: Disk, folder: str) -> Found:
     """Which segments there are; files that belong to none are removed, as are those deleted before the stop."""
-    found = Found()
+    files = Found()
     names = disk.list(folder)
     if swapping.finish(disk, folder, names):
         names = disk.list(folder)
@@ -115,17 +115,17 @@ def scan_folder(disk: Disk, folder: str) -> Found:
             if name.endswith((DELETED, ".tmp")):
                 disk.remove(f"{folder}/{name}")
             else:
-                found.others.append(name)
+                files.others.append(name)
         elif file.kind == LOG:
-            found.bases.add(file.base)
+            files.bases.add(file.base)
         else:
             indexes.append((file.base, file.kind))
     for base, kind in indexes:
-        if base not in found.bases:
+        if base not in files.bases:
             SegmentFiles(disk, folder, base).remove(kind)
         elif kind == TXN_INDEX:
-            found.transactions.append(base)
-    return found
+            files.transactions.append(base)
+    return files
 
 
 def read_epochs(disk: Disk, folder: str) -> Epochs:

@@ -120,13 +120,13 @@ class Log(NativeLog):
         """The aborted transactions that have records from `start` on and below `end`, or in what was read so."""
         return self.reader.aborted(start, end, part)
 
-    def offset_for_time(self, timestamp: int, known: Known | None = None) -> TimedOffset | None:
-        """The first record that is not older than `timestamp`; see `lookup` for `known`."""
-        return self.reader.offset_for_time(timestamp, known)
+    def offset_for_time(self, timestamp: int, opened: Known | None = None) -> TimedOffset | None:
+        """The first record that is not older than `timestamp`; see `lookup` for `opened`."""
+        return self.reader.offset_for_time(timestamp, opened)
 
-    def max_timestamp(self, known: Known | None = None) -> TimedOffset | None:
+    def max_timestamp(self, opened: Known | None = None) -> TimedOffset | None:
         """The first record that has the largest timestamp."""
-        return self.reader.max_timestamp(known)
+        return self.reader.max_timestamp(opened)
 
     def suspect(self, offset: int | None) -> None:
         """Somebody could not make sense of the bytes at `offset`: they are to be checked."""

@@ -46,18 +46,18 @@ class Unopened(Exception):
 async def look_up(search: Callable[[Known], TimedOffset | None]) -> TimedOffset | None:
     """What `search` finds, with compressed batches opened on a thread.  The log may change meanwhile, so the search begins
     anew each time."""
-    known: Known = {}
+    opened: Known = {}
     while True:
         try:
-            return search(known)
+            return search(opened)
         except Unopened as unopened:
-            known[unopened.place] = await asyncio.to_thread(
+            opened[unopened.place] = await asyncio.to_thread(
                 first_record, unopened.batch, unopened.timestamp, unopened.start
             )
 
 
 def offset_for_time(
-    segments: Iterable[Segment], timestamp: int, start: int, known: Known | None = None
+    segments: Iterable[Segment], timestamp: int, start: int, opened: Known | None = None
 ) -> TimedOffset | None:
     """The first record from `start` on that is not older than `timestamp`."""
     for segment in segments:
@@ -70,35 +70,35 @@ def offset_for_time(
         from_offset = max(start, floor)
         for position, header in segment.headers(segment.locate(from_offset)[0]):
             if header.max_timestamp >= timestamp:
-                found = _first(segment, position, header, timestamp, start, known)
-                if found is not None:
-                    return found
+                timed_offset = _first(segment, position, header, timestamp, start, opened)
+                if timed_offset is not None:
+                    return timed_offset
     return None
 
 
-def max_timestamp(segments: Iterable[Segment], known: Known | None = None) -> TimedOffset | None:
+def max_timestamp(segments: Iterable[Segment], opened: Known | None = None) -> TimedOffset | None:
     """The first record that has the largest timestamp of all."""
     newest = max(segments, key=lambda segment: segment.newest()[0])
     timestamp, offset = newest.newest()
     if timestamp < 0:
         return None
     position, _ = newest.locate(offset)
-    return _first(newest, position, newest.header(position), timestamp, 0, known)
+    return _first(newest, position, newest.header(position), timestamp, 0, opened)
 
 
 def _first(
-    segment: Segment, position: int, header: Header, timestamp: int, start: int, known: Known | None
+    segment: Segment, position: int, header: Header, timestamp: int, start: int, opened: Known | None
 ) -> TimedOffset | None:
     place = header.base_offset, header.leader_epoch
-    if known is None or not header.compression:
-        found = first_record(segment.file.read(header.size, position), timestamp, start)
-    elif place in known:
-        found = known[place]
-    elif len(known) >= OPENED_MAX:
-        found = max(header.base_offset, start), header.max_timestamp
+    if opened is None or not header.compression:
+        offset_and_time = first_record(segment.file.read(header.size, position), timestamp, start)
+    elif place in opened:
+        offset_and_time = opened[place]
+    elif len(opened) >= OPENED_MAX:
+        offset_and_time = max(header.base_offset, start), header.max_timestamp
     else:
         raise Unopened(place, segment.file.read(header.size, position), timestamp, start)
-    return None if found is None else TimedOffset(*found, header.leader_epoch)
+    return None if offset_and_time is None else TimedOffset(*offset_and_time, header.leader_epoch)
 
 
 def first_record(batch: bytes | memoryview, timestamp: int, start: int) -> tuple[int, int] | None:
@@ -107,14 +107,14 @@ def first_record(batch: bytes | memoryview, timestamp: int, start: int) -> tuple
         header = each.header
         if header.log_append_time and header.max_timestamp < timestamp:
             return None
-        found = first_at(
+        delta_and_time = first_at(
             each.section(),
             header.count,
             header.base_timestamp,
             _ANY_TIME if header.log_append_time else timestamp,
             start - header.base_offset,
         )
-        if found is not None:
-            delta, time = found
+        if delta_and_time is not None:
+            delta, time = delta_and_time
             return header.base_offset + delta, header.max_timestamp if header.log_append_time else time
     return None

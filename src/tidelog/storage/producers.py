@@ -180,12 +180,12 @@ class Producers(NativeProducers):
         producer = self._producers.get(producer_id)
         if producer is None:
             return
-        known = producer.epoch
+        current = producer.epoch
         if version >= EPOCH_BUMPS_FROM:
-            again = epoch == known and (producer.transaction_start < 0 or epoch == EPOCH_MAX)
-            stale = epoch <= known and not again
+            again = epoch == current and (producer.transaction_start < 0 or epoch == EPOCH_MAX)
+            stale = epoch <= current and not again
         else:
-            stale = epoch < known
+            stale = epoch < current
         if stale:
             raise _older_epoch(producer, epoch)
         if coordinator_epoch < producer.coordinator_epoch:
@@ -294,9 +294,9 @@ class Producers(NativeProducers):
     def snapshot(self, log_end: int) -> bytes:
         """`log_end` is the offset after the last batch that is known here."""
         # One that is only expected has left nothing in the log.
-        known = [p for p in self if p.batches or p.coordinator_epoch >= 0]
-        parts = [_COUNT.pack(log_end, len(known))]
-        for p in known:
+        producers = [p for p in self if p.batches or p.coordinator_epoch >= 0]
+        parts = [_COUNT.pack(log_end, len(producers))]
+        for p in producers:
             start, count = p.transaction_start, len(p.batches)
             parts.append(_PRODUCER.pack(p.id, p.epoch, p.coordinator_epoch, p.timestamp, start, count))
             parts += [_BATCH.pack(*batch) for batch in p.batches]

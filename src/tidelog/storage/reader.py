@@ -67,14 +67,14 @@ class Reader:
         except OSError as problem:
             raise self.failed(problem) from problem
 
-    def offset_for_time(self, timestamp: int, known: Known | None = None) -> TimedOffset | None:
-        """The first record that is not older than `timestamp`; see `lookup` for `known`."""
+    def offset_for_time(self, timestamp: int, opened: Known | None = None) -> TimedOffset | None:
+        """The first record that is not older than `timestamp`; see `lookup` for `opened`."""
         log = self._log
-        return self._look_up(lambda: lookup.offset_for_time(log.segments, timestamp, log.start, known))
+        return self._look_up(lambda: lookup.offset_for_time(log.segments, timestamp, log.start, opened))
 
-    def max_timestamp(self, known: Known | None = None) -> TimedOffset | None:
+    def max_timestamp(self, opened: Known | None = None) -> TimedOffset | None:
         """The first record that has the largest timestamp."""
-        return self._look_up(lambda: lookup.max_timestamp(self._log.segments, known))
+        return self._look_up(lambda: lookup.max_timestamp(self._log.segments, opened))
 
     def _look_up(self, search: Callable[[], TimedOffset | None]) -> TimedOffset | None:
         self._log.check_online()

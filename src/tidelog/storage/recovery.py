@@ -92,18 +92,18 @@ class Recovery:
     def run(self, start: int, recovery_point: int) -> Report:
         """`start` and `recovery_point` as the directory's checkpoints have them."""
         report, folder = self.report, self._folder
-        found = scan_folder(self._disk, folder)
+        files = scan_folder(self._disk, folder)
         report.start = report.end = start
-        if not found.bases:
+        if not files.bases:
             return report
-        segments = self._segments = Segments(list_segments(self._volume, folder, found.bases, self._config))
-        known: list[BadRange] | None = None
+        segments = self._segments = Segments(list_segments(self._volume, folder, files.bases, self._config))
+        damage_before: list[BadRange] | None = None
         try:
-            known = read_damage(self._disk, folder)
+            damage_before = read_damage(self._disk, folder)
         except CorruptMessage:
             recovery_point = 0  # what is damaged has to be found again
         for segment in segments:
-            segment.bad = [bad for bad in known or () if bad.base == segment.base]
+            segment.bad = [bad for bad in damage_before or () if bad.base == segment.base]
         self._recovery_point = recovery_point
         self._epochs = read_epochs(self._disk, folder)
         # A segment that was sealed when all of it was synced has indexes that were not.
@@ -120,7 +120,7 @@ class Recovery:
         self._epochs.truncate_to(report.end)
         self._epochs.advance_start(report.start)
         self._close(first)
-        self._save(found.others, known, end, segments[min(oldest, len(segments) - 1)].base)
+        self._save(files.others, damage_before, end, segments[min(oldest, len(segments) - 1)].base)
         return report
 
     # Scanning
@@ -203,13 +203,13 @@ class Recovery:
             self.report.scanned_bytes += position - began
             if position == physical:
                 return expected
-            found = next_whole(file, position + 1, physical, expected, last_max)
-            if self._is_torn(number, found, expected):
+            next_batch = next_whole(file, position + 1, physical, expected, last_max)
+            if self._is_torn(number, next_batch, expected):
                 self._cut(segment, position)
                 if number + 1 < len(self._segments) and self._segments[number + 1].base != expected:
                     self._drop_segments(number + 1)
                 return expected
-            if found is None:
+            if next_batch is None:
                 # Whole batches follow in the next segment: what lies before them was there once.
                 next_base = self._segments[number + 1].base
                 self._damaged(
@@ -217,15 +217,15 @@ class Recovery:
                 )
                 segment.size = physical
                 return next_base
-            behind_bad, base_offset = found[0], found[1].base_offset
+            behind_bad, base_offset = next_batch[0], next_batch[1].base_offset
             self._damaged(
                 segment, BadRange(expected, base_offset, segment.base, position, behind_bad - position)
             )
             position, expected = behind_bad, base_offset
 
-    def _is_torn(self, number: int, found: tuple[int, Header] | None, expected: int) -> bool:
+    def _is_torn(self, number: int, next_batch: tuple[int, Header] | None, expected: int) -> bool:
         """Bytes that are no batch: is the log to end before them?"""
-        if found is None:
+        if next_batch is None:
             later = self._segments.above(number)
             if later and later[0].base == expected:
                 return True  # nothing is missing: space that was reserved, or the start of a failed write
@@ -263,12 +263,12 @@ class Recovery:
             segment.close()
 
     def _save(
-        self, others: list[str], known: list[BadRange] | None, end: int, transactions_from: int
+        self, others: list[str], damage_before: list[BadRange] | None, end: int, transactions_from: int
     ) -> None:
         disk, folder, report = self._disk, self._folder, self.report
         bad = [each for segment in self._segments for each in segment.bad]
         report.bad = bad
-        if bad != known:
+        if bad != damage_before:
             disk.replace_file(f"{folder}/{damage.DAMAGE}", damage.encode(bad))
         if self._epochs.version:
             data = checkpoints.encode_epochs(self._epochs)

@@ -77,21 +77,21 @@ def load(
 ) -> tuple[Producers, int]:
     """The newest snapshot of a log from `start` to `end` that is whole, and the offset to go on from; what lies
     outside, and what is corrupt, is removed.  None above `newest` is looked at, if that is given."""
-    producers, found = Producers(), -1
+    producers, restored_to = Producers(), -1
     for offset in reversed(offsets_in(names)):
         path = path_of(folder, offset)
         if start <= offset <= end:
-            if found >= 0 or (newest is not None and offset > newest):
+            if restored_to >= 0 or (newest is not None and offset > newest):
                 continue
             try:
                 producers.restore(disk.read_file(path))
             except CorruptSnapshot:
                 disk.remove(path)
             else:
-                found = producers.restored_to = offset
+                restored_to = producers.restored_to = offset
         else:
             disk.remove(path)
-    return producers, max(found, start)
+    return producers, max(restored_to, start)
 
 
 def complete(
@@ -99,19 +99,19 @@ def complete(
 ) -> list[tuple[Segment, Aborted]]:
     """Learns from the batches between `start` and `end`; the transactions that were aborted there, each with the segment of
     its marker."""
-    found: list[tuple[Segment, Aborted]] = []
+    aborted_in: list[tuple[Segment, Aborted]] = []
     for segment in segments:
         if segment.end <= start or segment.base >= end or segment.size == 0:
             continue
         first, _ = segment.locate(max(start, segment.base))
         for position, header in segment.headers(first):
             if header.base_offset >= end:
-                return found
+                return aborted_in
             if header.producer_id >= 0 and header.base_offset >= start:
                 aborted = learn(producers, header, partial(segment.file.read, header.size, position))
                 if aborted is not None:
-                    found.append((segment, aborted))
-    return found
+                    aborted_in.append((segment, aborted))
+    return aborted_in
 
 
 def learn(producers: Producers, header: Header, batch: Callable[[], bytes | memoryview]) -> Aborted | None:

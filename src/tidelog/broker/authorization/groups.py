@@ -164,7 +164,10 @@ async def offset_commit(request: Any, context: Context, handle: Handler) -> Any:
 
 
 def _uncommitted(topic: Any, code: int) -> commit.OffsetCommitResponseTopic:
-    parts = [commit.OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
+    parts = [
+        commit.OffsetCommitResponsePartition(partition.partition_index, code)
+        for partition in topic.partitions
+    ]
     return commit.OffsetCommitResponseTopic(topic.name, topic.topic_id, parts)
 
 
@@ -231,8 +234,8 @@ async def offset_delete(request: Any, context: Context, handle: Handler) -> Any:
             OffsetDeleteResponseTopic(
                 topic.name,
                 [
-                    OffsetDeleteResponsePartition(one.partition_index, TOPIC_REFUSED)
-                    for one in topic.partitions
+                    OffsetDeleteResponsePartition(partition.partition_index, TOPIC_REFUSED)
+                    for partition in topic.partitions
                 ],
             )
             for topic in refused

@@ -105,8 +105,8 @@ def topic_name(context: Context, topic: Any, *, by_id: bool) -> str | None:
     """Of a topic in a request; None for an id that stands for no topic."""
     if not by_id:
         return str(getattr(topic, "name", None) or getattr(topic, "topic", ""))
-    known = context.services.image().topic_by_id(topic.topic_id)
-    return None if known is None else known.name
+    topic_image = context.services.image().topic_by_id(topic.topic_id)
+    return None if topic_image is None else topic_image.name
 
 
 def operations(context: Context, kind: AclResourceType, name: str) -> int:

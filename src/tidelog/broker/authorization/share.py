@@ -46,14 +46,14 @@ async def share_fetch(request: Any, context: Context, handle: Handler) -> Any:
             topic.topic_id,
             [
                 fetch.PartitionData(
-                    partition_index=one.partition_index,
+                    partition_index=partition.partition_index,
                     error_code=TOPIC_REFUSED,
                     error_message=_REFUSED,
-                    acknowledge_error_code=TOPIC_REFUSED if one.acknowledgement_batches else 0,
+                    acknowledge_error_code=TOPIC_REFUSED if partition.acknowledgement_batches else 0,
                     acknowledge_error_message=None,
                     records=None,
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in refused
@@ -87,9 +87,11 @@ async def share_acknowledge(request: Any, context: Context, handle: Handler) -> 
             topic.topic_id,
             [
                 acknowledge.PartitionData(
-                    partition_index=one.partition_index, error_code=TOPIC_REFUSED, error_message=_REFUSED
+                    partition_index=partition.partition_index,
+                    error_code=TOPIC_REFUSED,
+                    error_message=_REFUSED,
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in refused
@@ -144,9 +146,11 @@ async def alter_share_group_offsets(request: Any, context: Context, handle: Hand
             topic_name=topic.topic_name,
             partitions=[
                 alter.AlterShareGroupOffsetsResponsePartition(
-                    partition_index=one.partition_index, error_code=TOPIC_REFUSED, error_message=_REFUSED
+                    partition_index=partition.partition_index,
+                    error_code=TOPIC_REFUSED,
+                    error_message=_REFUSED,
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in refused
@@ -181,8 +185,10 @@ def _among_brokers(module: str, response: str, row: str) -> Guard:
                 getattr(messages, row)(
                     topic.topic_id,
                     [
-                        part(partition=one.partition, error_code=problem.code, error_message=str(problem))
-                        for one in topic.partitions
+                        part(
+                            partition=partition.partition, error_code=problem.code, error_message=str(problem)
+                        )
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics

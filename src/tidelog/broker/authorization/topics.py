@@ -79,8 +79,8 @@ def _describable(request: Any, context: Context) -> tuple[list[Any], list[Metada
     image, left, refused = context.services.image(), [], []
     for topic in request.topics:
         if topic.topic_id != _NO_ID and context.version >= _IDS_FROM:
-            known = image.topic_by_id(topic.topic_id)
-            if known is not None and not context.allows(Op.DESCRIBE, TOPIC, known.name):
+            topic_image = image.topic_by_id(topic.topic_id)
+            if topic_image is not None and not context.allows(Op.DESCRIBE, TOPIC, topic_image.name):
                 refused.append(
                     MetadataResponseTopic(error_code=UnknownTopicId.code, name=None, topic_id=topic.topic_id)
                 )
@@ -160,8 +160,10 @@ async def list_offsets(request: Any, context: Context, handle: Handler) -> Any:
         ListOffsetsTopicResponse(
             name=topic.name,
             partitions=[
-                ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=TOPIC_REFUSED)
-                for asked in topic.partitions
+                ListOffsetsPartitionResponse(
+                    partition_index=partition.partition_index, error_code=TOPIC_REFUSED
+                )
+                for partition in topic.partitions
             ],
         )
         for topic in refused
@@ -178,8 +180,8 @@ async def offset_for_leader_epoch(request: Any, context: Context, handle: Handle
         OffsetForLeaderTopicResult(
             topic=topic.topic,
             partitions=[
-                EpochEndOffset(partition=asked.partition, error_code=TOPIC_REFUSED)
-                for asked in topic.partitions
+                EpochEndOffset(partition=partition.partition, error_code=TOPIC_REFUSED)
+                for partition in topic.partitions
             ],
         )
         for topic in refused
@@ -243,9 +245,9 @@ async def delete_records(request: Any, context: Context, handle: Handler) -> Any
             name=topic.name,
             partitions=[
                 DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=-1, error_code=TOPIC_REFUSED
+                    partition_index=partition.partition_index, low_watermark=-1, error_code=TOPIC_REFUSED
                 )
-                for asked in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in refused

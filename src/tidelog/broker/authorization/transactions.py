@@ -110,7 +110,10 @@ async def txn_offset_commit(request: Any, context: Context, handle: Handler) -> 
 
 
 def _uncommitted(topic: Any, code: int) -> commit.TxnOffsetCommitResponseTopic:
-    parts = [commit.TxnOffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
+    parts = [
+        commit.TxnOffsetCommitResponsePartition(partition.partition_index, code)
+        for partition in topic.partitions
+    ]
     return commit.TxnOffsetCommitResponseTopic(topic.name, parts)
 
 

@@ -40,8 +40,8 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
         ],
         finalized_features_epoch=context.services.image().revision,
         finalized_features=[
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in FINALIZED.items()
+            FinalizedFeatureKey(name=name, min_version_level=feature_level, max_version_level=feature_level)
+            for name, feature_level in FINALIZED.items()
         ],
     )
 

@@ -58,8 +58,8 @@ def fetch(
     except errors.TidelogError as problem:
         services.tallies.failed(FETCH, problem.code, caller.session.client_id)
         return encode_fetch(version, correlation_id, 0, problem.code, NO_SESSION, [])
-    one = FetchInFlight(ask, session, version, correlation_id, caller, services)
-    return one.answer_now() or one.answer_later(caller)
+    fetching = FetchInFlight(ask, session, version, correlation_id, caller, services)
+    return fetching.answer_now() or fetching.answer_later(caller)
 
 
 def _throttled(
@@ -129,9 +129,9 @@ class FetchInFlight:
     def answer_now(self) -> list[Any] | None:
         """The answer, or None when it is worth to wait for more."""
         ask = self._ask
-        found, held, size, settled = self._read()
+        answers, held, size, settled = self._read()
         if size >= ask.min_bytes or settled or ask.max_wait_ms <= 0:
-            return self._encode(found)
+            return self._encode(answers)
         self._wait = FetchWait(ask.min_bytes - size, ask.read_committed)
         self._waits_on = held
         return None
@@ -201,7 +201,7 @@ class FetchInFlight:
         quotas = self._services.gate.quotas
         if quotas.active and ask.replica_id < 0:
             left = min(left, quotas.fetch_bytes_max(self._caller))
-        found: Found = []
+        answers: Found = []
         taken = self._taken = []
         held: list[Partition] = []
         size, settled = 0, not (ask.topics or self._session)
@@ -239,8 +239,8 @@ class FetchInFlight:
                     size += records.size
                     left -= records.size
                 settled = settled or answer.diverging is not None or answer.preferred_replica != UNKNOWN
-            found.append((topic, answer))
-        return found, held, size, settled
+            answers.append((topic, answer))
+        return answers, held, size, settled
 
     def _check_read(self, topic: str) -> None:
         if not self._services.gate.may_read(self._caller, topic):
@@ -267,9 +267,9 @@ class FetchInFlight:
         log, index, node = partition.log, partition.index, NodeId(self._ask.replica_id)
         committed = partition.state.committed
         if fetched_epoch >= 0:
-            known, end = log.epochs.end_of(fetched_epoch, log.end)
-            if known < fetched_epoch or end < offset:
-                return _diverging(FetchAnswer(index, 0, committed, UNKNOWN, log.start), known, end)
+            epoch_held, end = log.epochs.end_of(fetched_epoch, log.end)
+            if epoch_held < fetched_epoch or end < offset:
+                return _diverging(FetchAnswer(index, 0, committed, UNKNOWN, log.start), epoch_held, end)
         if not log.start <= offset <= log.end:
             return FetchAnswer(index, errors.OffsetOutOfRange.code, committed, UNKNOWN, log.start)
         services = self._services
@@ -309,7 +309,7 @@ class FetchInFlight:
             end = partition.log.reader.end_of(records, offset, bound)
             partition.fetched(tallies.requests, offset, end, records.size, now_ms)
 
-    def _encode(self, found: Found) -> list[Any]:
+    def _encode(self, answers: Found) -> list[Any]:
         throttle_ms = 0
         if self._taken:
             self._count_taken()
@@ -323,14 +323,14 @@ class FetchInFlight:
         session_id = NO_SESSION
         if session is not None:
             session_id = session.session_id
-            news = session.news(found)
+            news = session.news(answers)
             # The first answer of a session names every partition: the client learns which ones it holds.
-            found = found if self._ask.session_epoch == 0 else news
+            answers = answers if self._ask.session_epoch == 0 else news
         topics: dict[str | bytes, list[FetchAnswer]] = {}
-        for topic, answer in found:
+        for topic, answer in answers:
             topics.setdefault(topic, []).append(answer)
         rows = list(topics.items())
-        leaders = {answer.leader[0] for _, answer in found if answer.leader is not None}
+        leaders = {answer.leader[0] for _, answer in answers if answer.leader is not None}
         endpoints = endpoints_of(sorted(leaders), self._services, self._caller.listener) if leaders else ()
         return encode_fetch(self._version, self._correlation_id, throttle_ms, 0, session_id, rows, endpoints)
 
@@ -351,9 +351,9 @@ def _read_partition(
     committed = partition.state.committed
     stable = partition.last_stable
     if fetched_epoch >= 0:
-        known, end = log.epochs.end_of(fetched_epoch, log.end)
-        if known < fetched_epoch or end < offset:
-            return _diverging(FetchAnswer(index, 0, committed, stable, log.start), known, end)
+        epoch_held, end = log.epochs.end_of(fetched_epoch, log.end)
+        if epoch_held < fetched_epoch or end < offset:
+            return _diverging(FetchAnswer(index, 0, committed, stable, log.start), epoch_held, end)
     if not log.start <= offset <= log.end:
         if offset > log.end and partition.leader != partition.state.node:
             # A consumer that is told of a range starts anew somewhere else.  Where the log ends is the leader's to say.

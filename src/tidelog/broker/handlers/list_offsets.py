@@ -47,22 +47,24 @@ _NOT_AVAILABLE_FROM = 5
 
 async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     counts = Counter(
-        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
     )
     response = ListOffsetsResponse()
     for topic in request.topics:
         answered = ListOffsetsTopicResponse(name=topic.name)
-        for number, asked in enumerate(topic.partitions, 1):
+        for number, requested in enumerate(topic.partitions, 1):
             if number % PARTITIONS_A_TURN == 0:
                 await asyncio.sleep(0)
-            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
             try:
-                if counts[topic.name, asked.partition_index] > 1:
-                    raise errors.InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
-                partition = context.services.partitions.led_here(topic.name, asked.partition_index)
-                partition.check_epoch(asked.current_leader_epoch)
+                if counts[topic.name, requested.partition_index] > 1:
+                    raise errors.InvalidRequest(
+                        f"{topic.name}-{requested.partition_index} is asked for twice"
+                    )
+                partition = context.services.partitions.led_here(topic.name, requested.partition_index)
+                partition.check_epoch(requested.current_leader_epoch)
                 answer.offset, answer.timestamp, epoch = await _find(
-                    partition, asked, request.isolation_level == READ_COMMITTED, context.version
+                    partition, requested, request.isolation_level == READ_COMMITTED, context.version
                 )
                 if context.version >= _EPOCHS_FROM:
                     answer.leader_epoch = epoch
@@ -74,11 +76,11 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
 
 
 async def _find(
-    partition: Partition, asked: ListOffsetsPartition, read_committed: bool, version: int
+    partition: Partition, requested: ListOffsetsPartition, read_committed: bool, version: int
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch)."""
     log = partition.log
-    timestamp = asked.timestamp
+    timestamp = requested.timestamp
     end = partition.readable_end(read_committed)
     if timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.state.knows_committed:
         # A new leader has heard of less than was committed: an end below what clients have read would be a lie.
@@ -94,11 +96,11 @@ async def _find(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     search = log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.offset_for_time, timestamp)
-    found = await look_up(search)
+    timed_offset = await look_up(search)
     # What is not committed yet does not exist for a client.
-    if found is None or found[0] >= end:
+    if timed_offset is None or timed_offset[0] >= end:
         return NOT_FOUND
-    return found
+    return timed_offset
 
 
 def offset_for_leader_epoch(
@@ -107,23 +109,23 @@ def offset_for_leader_epoch(
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         answered = OffsetForLeaderTopicResult(topic=topic.topic)
-        for asked in topic.partitions:
-            answered.partitions.append(_end_of_epoch(topic.topic, asked, context))
+        for requested in topic.partitions:
+            answered.partitions.append(_end_of_epoch(topic.topic, requested, context))
         response.topics.append(answered)
     return response
 
 
-def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+def _end_of_epoch(topic: str, requested: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=requested.partition)
     try:
-        partition = context.services.partitions.led_here(topic, asked.partition)
-        partition.check_epoch(asked.current_leader_epoch)
+        partition = context.services.partitions.led_here(topic, requested.partition)
+        partition.check_epoch(requested.current_leader_epoch)
     except errors.TidelogError as problem:
         answer.error_code = problem.code
         return answer
-    if asked.leader_epoch == UNDEFINED_EPOCH:
+    if requested.leader_epoch == UNDEFINED_EPOCH:
         return answer
     answer.leader_epoch, answer.end_offset = partition.log.epochs.end_of(
-        asked.leader_epoch, partition.state.committed
+        requested.leader_epoch, partition.state.committed
     )
     return answer

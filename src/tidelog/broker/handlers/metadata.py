@@ -65,8 +65,8 @@ async def metadata(request: MetadataRequest, context: Context) -> MetadataRespon
 def _refused(request: MetadataRequest, problem: errors.InvalidRequest) -> MetadataResponse:
     """There is no field for an error of the whole request, so each of its topics carries it."""
     topics = [
-        MetadataResponseTopic(error_code=problem.code, name=asked.name or "", topic_id=asked.topic_id)
-        for asked in request.topics or ()
+        MetadataResponseTopic(error_code=problem.code, name=requested.name or "", topic_id=requested.topic_id)
+        for requested in request.topics or ()
     ]
     return MetadataResponse(controller_id=NO_LEADER, topics=topics)
 
@@ -81,15 +81,15 @@ async def _topics(request: MetadataRequest, context: Context) -> list[MetadataRe
         raise errors.InvalidRequest(f"topic ids are not served in version {context.version} of Metadata")
     answers: dict[UUID | str, MetadataResponseTopic] = {}
     missing: dict[str, None] = {}
-    for asked in request.topics:
-        if asked.topic_id != _NO_ID:
-            answers[asked.topic_id] = _by_id(asked.topic_id, image, context.listener)
-        elif asked.name is None:
+    for requested in request.topics:
+        if requested.topic_id != _NO_ID:
+            answers[requested.topic_id] = _by_id(requested.topic_id, image, context.listener)
+        elif requested.name is None:
             raise errors.InvalidRequest("a topic is asked for by neither name nor id")
-        elif (topic := image.topics.get(asked.name)) is not None:
-            answers[asked.name] = _described(topic, image, context.listener)
+        elif (topic := image.topics.get(requested.name)) is not None:
+            answers[requested.name] = _described(topic, image, context.listener)
         else:
-            missing[asked.name] = None
+            missing[requested.name] = None
     allowed = request.allow_auto_topic_creation and context.services.config().auto_create_topics_enable
     async for name, answer in _missing(missing, allowed, context):
         answers[name] = answer
@@ -120,8 +120,8 @@ async def _missing(
                 if topic is not None:
                     yield name, _described(topic, services.image(), context.listener)
                     continue
-        except errors.TidelogError as found:
-            problem = found
+        except errors.TidelogError as refusal:
+            problem = refusal
         yield name, MetadataResponseTopic(error_code=problem.code, name=name, is_internal=name in INTERNAL)
 
 
@@ -233,8 +233,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     problem: type[errors.TidelogError] = errors.UnknownTopicOrPartition
     try:
         check_topic_name(name)
-    except errors.TidelogError as found:
-        problem = type(found)
+    except errors.TidelogError as refusal:
+        problem = type(refusal)
     return DescribeTopicPartitionsResponseTopic(error_code=problem.code, name=name)
 
 

@@ -328,12 +328,14 @@ class ClassicGroups:
                 name, within_ms, partial(self._due, shard, group, GroupStep.session_over, member_id)
             )
 
-    def _due(self, shard: GroupShard, group: ClassicGroup, event: Callable[..., None], *what: Any) -> None:
+    def _due(
+        self, shard: GroupShard, group: ClassicGroup, event: Callable[..., None], *arguments: Any
+    ) -> None:
         """A deadline passed."""
         if shard.closed or shard.machine.groups.get(group.id) is not group:
             return
         step = self._step(group)
-        event(step, *what)
+        event(step, *arguments)
         self._perform(shard, step)
 
     # With the shards

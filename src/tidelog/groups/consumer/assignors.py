@@ -80,18 +80,18 @@ def _assign_alike(members: Sequence[MemberSubscription], counts: Mapping[UUID, i
     smaller = [member.id for member in members if len(held[member.id]) <= share]
     quotas = {member: share + (at < extra) for at, member in enumerate([*larger, *smaller])}
     given: dict[str, dict[UUID, set[int]]] = {}
-    room: list[list[str]] = []
+    members_by_count: list[list[str]] = []
     for member in members:
         kept, quota = held[member.id][: quotas[member.id]], quotas[member.id]
         for topic, partition in held[member.id][quota:]:
             free[topic].add(partition)
         given[member.id] = _by_topic(kept)
         for empty in range(quota - len(kept)):
-            if empty == len(room):
-                room.append([])
-            room[empty].append(member.id)
+            if empty == len(members_by_count):
+                members_by_count.append([])
+            members_by_count[empty].append(member.id)
     # Round-robin, so that the partitions of a busy topic do not all go to one member.
-    turns = (member for row in room for member in row)
+    turns = (member for row in members_by_count for member in row)
     for topic in topics:
         for partition in sorted(free[topic]):
             given[next(turns)].setdefault(topic, set()).add(partition)

@@ -259,12 +259,12 @@ class ConsumerDriver:
     def _forget(self, group: ConsumerGroup) -> None:
         for member_id in group.members:
             self._forget_member(group.id, member_id)
-        for what in ("assign", "refresh"):
-            self.groups.timers.cancel((CONSUMER, group.id, "", what))
+        for timer in ("assign", "refresh"):
+            self.groups.timers.cancel((CONSUMER, group.id, "", timer))
 
     def _forget_member(self, group_id: str, member_id: str) -> None:
-        for what in ("session", "rebalance", "join", "sync"):
-            self.groups.timers.cancel((CONSUMER, group_id, member_id, what))
+        for timer in ("session", "rebalance", "join", "sync"):
+            self.groups.timers.cancel((CONSUMER, group_id, member_id, timer))
         intervals_ms = self.told.get(group_id, {})
         intervals_ms.pop(member_id, None)
         if not intervals_ms:

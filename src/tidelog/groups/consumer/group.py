@@ -280,8 +280,8 @@ class ConsumerGroup:
         )
 
 
-def _stale(member: ConsumerMember, what: str) -> errors.TidelogError:
-    return errors.StaleMemberEpoch(what) if member.classic is None else errors.IllegalGeneration(what)
+def _stale(member: ConsumerMember, message: str) -> errors.TidelogError:
+    return errors.StaleMemberEpoch(message) if member.classic is None else errors.IllegalGeneration(message)
 
 
 # Records

@@ -293,14 +293,16 @@ def missing(group: ShareGroup | None, names: Iterable[str], topics: Topics) -> d
     return lacking_by_topic
 
 
-def initializing(group: ShareGroup, what: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
-    entry = kept_entry(group, _merged(group.initializing, what), group.initialized, group.deleting)
-    return [] if _merged(group.initializing, what) == group.initializing else [entry]
+def initializing(group: ShareGroup, partitions: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
+    entry = kept_entry(group, _merged(group.initializing, partitions), group.initialized, group.deleting)
+    return [] if _merged(group.initializing, partitions) == group.initializing else [entry]
 
 
-def initialized(group: ShareGroup, what: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
-    deleting = {topic: name for topic, name in group.deleting.items() if topic not in what}
-    entry = kept_entry(group, _without(group.initializing, what), _merged(group.initialized, what), deleting)
+def initialized(group: ShareGroup, partitions: Mapping[UUID, StatePartitions]) -> list[CoordinatorRecord]:
+    deleting = {topic: name for topic, name in group.deleting.items() if topic not in partitions}
+    entry = kept_entry(
+        group, _without(group.initializing, partitions), _merged(group.initialized, partitions), deleting
+    )
     return [entry]
 
 

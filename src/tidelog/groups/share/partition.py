@@ -155,8 +155,8 @@ class SharePartition:
             overlapping = runs.over(span.first, min(span.last, runs.end - 1))
             for run in [run for run in overlapping if run.free]:
                 free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
-        room = span.empty or runs.end - runs.start < terms.locks_max
-        if span.first <= runs.end <= span.last and room:
+        can_grow = span.empty or runs.end - runs.start < terms.locks_max
+        if span.first <= runs.end <= span.last and can_grow:
             last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
             new = InFlightRun(runs.end, last, RecordState.AVAILABLE, 0)
             runs.extend(new)

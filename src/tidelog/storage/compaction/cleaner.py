@@ -87,10 +87,10 @@ class _Round:
 
     __slots__ = ("end_max", "gone", "log")
 
-    def __init__(self, it: Log) -> None:
-        self.log = it
+    def __init__(self, log: Log) -> None:
+        self.log = log
         self.gone = False
-        self.end_max = it.end
+        self.end_max = log.end
 
     def still_has(self, old: Sequence[Segment]) -> bool:
         """Retention, a truncation or a deletion may have come first."""
@@ -136,12 +136,12 @@ class Cleaner:
         """Until it is cancelled, or the directory goes offline."""
         while self._volume.problem is None:
             try:
-                found = await self.clean_dirtiest()
+                cleaned = await self.clean_dirtiest()
             except Exception:
                 log.exception("compaction in %s failed", self._volume.path)
                 self.counters.rounds_failed += 1
-                found = False
-            if not found:
+                cleaned = False
+            if not cleaned:
                 await asyncio.sleep(self.backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
@@ -199,42 +199,42 @@ class Cleaner:
 
     def _choose(self) -> tuple[Cleanable, Dirt] | None:
         now_ms = self._volume.clock.now_ms()
-        found = []
+        states = []
         for target in self._logs():
             name = target.log.name
             if "compact" not in target.log.config.cleanup_policy or name in self.uncleanable:
                 continue
             try:
-                found.append((target, self._dirt(target, now_ms)))
+                states.append((target, self._dirt(target, now_ms)))
             except CorruptMessage as problem:
                 self._failed(name, CompactionFailed(str(problem), damaged=True))
         counters = self.counters
-        counters.dirtiest_percent = int(100 * max((state.ratio for _, state in found), default=0))
-        counters.overdue_ms_max = max((state.overdue_ms for _, state in found), default=0)
-        worth = [each for each in found if each[1].worth_cleaning(each[0].log.config)]
+        counters.dirtiest_percent = int(100 * max((state.ratio for _, state in states), default=0))
+        counters.overdue_ms_max = max((state.overdue_ms for _, state in states), default=0)
+        worth = [each for each in states if each[1].worth_cleaning(each[0].log.config)]
         return max(worth, key=lambda each: each[1].ratio, default=None)
 
     def _dirt(self, target: Cleanable, now_ms: int) -> Dirt:
-        it = target.log
-        *sealed, active = it.segments
-        start = first_dirty(self._clean.offsets.get(it.name), it.start, it.end)
-        facts = [_facts(segment, start, it.config) for segment in sealed]
-        return dirt(facts, active.base, start, target.stable, it.config, now_ms)
+        log = target.log
+        *sealed, active = log.segments
+        start = first_dirty(self._clean.offsets.get(log.name), log.start, log.end)
+        facts = [_facts(segment, start, log.config) for segment in sealed]
+        return dirt(facts, active.base, start, target.stable, log.config, now_ms)
 
     # A round
 
     async def _clean_log(self, current: _Round, state: Dirt) -> Progress:
-        it, disk = current.log, self._volume.disk
-        if it.recovery_point < state.bound:
-            await it.flush()
+        log, disk = current.log, self._volume.disk
+        if log.recovery_point < state.bound:
+            await log.flush()
         # Compaction leaves gaps.  Recovery takes one above the recovery point it finds for a loss.
         points = self._volume.recovery_points
-        points.offsets[it.name] = it.recovery_point
+        points.offsets[log.name] = log.recovery_point
         await disk.run(points.save)
-        if it.damaged:
+        if log.damaged:
             raise CompactionFailed("it has damaged ranges", damaged=True)
-        old = {segment.base: segment for segment in it.segments if segment.base < state.bound}
-        job = self._job(it, state, list(old.values()))
+        old = {segment.base: segment for segment in log.segments if segment.base < state.bound}
+        job = self._job(log, state, list(old.values()))
         progress = None
         try:
             async with aclosing(self._runner.run(job)) as answers:
@@ -244,19 +244,19 @@ class Cleaner:
                     else:
                         progress = answer
         finally:
-            await _to_its_end(disk.run(lambda: self._remove_files(it.folder, job.token)))
+            await _to_its_end(disk.run(lambda: self._remove_files(log.folder, job.token)))
         assert progress is not None, "a runner ends with its progress or raises"
-        await disk.run(lambda: disk.sync_folder(it.folder))
+        await disk.run(lambda: disk.sync_folder(log.folder))
         if current.gone:
             raise _Changed
-        self._clean.offsets[it.name] = min(progress.end, current.end_max)
+        self._clean.offsets[log.name] = min(progress.end, current.end_max)
         await disk.run(self._save)
         return progress
 
-    def _job(self, it: Log, state: Dirt, segments: Sequence[Segment]) -> Job:
-        config, volume = it.config, self._volume
+    def _job(self, log: Log, state: Dirt, segments: Sequence[Segment]) -> Job:
+        config, volume = log.config, self._volume
         return Job(
-            folder=it.folder,
+            folder=log.folder,
             token=volume.random.randbytes(8).hex(),
             sources=[_source(segment) for segment in segments],
             first_dirty=state.first_dirty,
@@ -270,9 +270,9 @@ class Cleaner:
             seed=volume.random.randbytes(16).hex(),
             producers={
                 each.id: LastRecord(each.batches[-1].last_offset if each.batches else -1, each.epoch)
-                for each in it.producers
+                for each in log.producers
             },
-            aborted=it.aborted(segments[0].base, state.bound) if segments else [],
+            aborted=log.aborted(segments[0].base, state.bound) if segments else [],
         )
 
     async def _swap(self, current: _Round, old: list[Segment], token: str) -> None:

@@ -52,7 +52,14 @@ class Transactions:
                     return True, None  # another kind of control record: not ours to judge
                 if needed and end.marker is Marker.ABORT:
                     mine = self._by_producer.get(header.producer_id, ())
-                    return True, next((one for one in mine if one.last_offset == header.base_offset), None)
+                    return True, next(
+                        (
+                            transaction
+                            for transaction in mine
+                            if transaction.last_offset == header.base_offset
+                        ),
+                        None,
+                    )
         return needed, None
 
 

@@ -52,16 +52,16 @@ def write_identity(disk: Disk, folder: str, identity: Identity) -> None:
     disk.replace_file(f"{folder}/{PROPERTIES}", text.encode())
 
 
-def check_identity(folder: str, found: Identity, cluster_id: str, node_id: int) -> None:
-    if found.cluster_id != cluster_id:
+def check_identity(folder: str, identity: Identity, cluster_id: str, node_id: int) -> None:
+    if identity.cluster_id != cluster_id:
         raise InconsistentClusterId(
-            f"{folder} belongs to cluster {found.cluster_id}, and this broker to cluster {cluster_id}: "
+            f"{folder} belongs to cluster {identity.cluster_id}, and this broker to cluster {cluster_id}: "
             f"use another data directory"
         )
-    if found.node_id != node_id:
+    if identity.node_id != node_id:
         raise InvalidConfig(
-            f"{folder} belongs to broker {found.node_id}, and this is broker {node_id}: "
-            f"start it with --id {found.node_id}, or use another data directory"
+            f"{folder} belongs to broker {identity.node_id}, and this is broker {node_id}: "
+            f"start it with --id {identity.node_id}, or use another data directory"
         )
 
 

@@ -105,17 +105,17 @@ class LogDir:
                 f"{path} is in use by another broker: stop it, or use another one"
             ) from None
         try:
-            found = identity.read_identity(disk, path)
-            if found is None:
+            own_identity = identity.read_identity(disk, path)
+            if own_identity is None:
                 directory_id = UUID(int=self.volume.random.getrandbits(128), version=4)
                 self.made_now = True
-                found = Identity(cluster_id, node_id, directory_id)
-                identity.write_identity(disk, path, found)
-            identity.check_identity(path, found, cluster_id, node_id)
+                own_identity = Identity(cluster_id, node_id, directory_id)
+                identity.write_identity(disk, path, own_identity)
+            identity.check_identity(path, own_identity, cluster_id, node_id)
         except BaseException:
             self._lock.close()
             raise
-        self.identity = found
+        self.identity = own_identity
 
     def remember(self, siblings: frozenset[UUID]) -> None:
         """The directories that this broker has, so that one which is missing later is missed."""
@@ -274,13 +274,13 @@ class LogDir:
     def holds(self, name: TopicPartition) -> bool:
         """Whether it is a partition at all: somebody may have put a file or folder of such a name here."""
         try:
-            found = self._disk.list(self.folder(name))
+            names = self._disk.list(self.folder(name))
         except NotADirectoryError:
             return False
         except OSError as problem:
             raise self.volume.failed(problem, f"open {name}") from problem
-        return not found or any(
-            each == checkpoints.PARTITION_METADATA or each.endswith(LOG) for each in found
+        return not names or any(
+            each == checkpoints.PARTITION_METADATA or each.endswith(LOG) for each in names
         )
 
     def topic_id(self, name: TopicPartition) -> UUID | None:
@@ -308,9 +308,11 @@ class LogDir:
             raise self.volume.failed(problem, f"open {name}") from problem
 
     def check_topic_id(self, name: TopicPartition, topic_id: UUID) -> None:
-        found = self.topic_id(name)
-        if found is not None and found != topic_id:
-            raise InconsistentTopicId(f"{self.folder(name)} is from an earlier topic of that name ({found})")
+        topic_id_on_disk = self.topic_id(name)
+        if topic_id_on_disk is not None and topic_id_on_disk != topic_id:
+            raise InconsistentTopicId(
+                f"{self.folder(name)} is from an earlier topic of that name ({topic_id_on_disk})"
+            )
 
     def delete(self, name: TopicPartition, delay_ms: int = 0) -> None:
         """Gone at once; its bytes after `delay_ms`, so that what is being sent can be sent."""

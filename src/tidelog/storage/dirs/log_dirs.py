@@ -72,13 +72,13 @@ class LogDirs:
     def _meet(self, forget_absent: bool) -> None:
         """Every directory knows of all others: one that is not mounted looks like a new, empty one otherwise."""
         here = {each.identity.directory_id for each in self.online() if each.identity is not None}
-        known = here
+        directory_ids = here
         if not forget_absent:
             siblings = (each.identity.siblings for each in self.online() if each.identity is not None)
-            known = here.union(*siblings)
-        self._absent = frozenset(known - here)
+            directory_ids = here.union(*siblings)
+        self._absent = frozenset(directory_ids - here)
         for each in self.online():
-            each.remember(frozenset(known))
+            each.remember(frozenset(directory_ids))
 
     async def stop(self, clean: bool = True) -> None:
         """Every log durable and every directory marked clean; without `clean`, only let go of."""
@@ -140,8 +140,8 @@ class LogDirs:
         for each in self.dirs:
             if each.path == path:
                 return each
-        known = ", ".join(each.path for each in self.dirs)
-        raise LogDirNotFound(f"{path} is no data directory of this broker; it has {known}")
+        paths = ", ".join(each.path for each in self.dirs)
+        raise LogDirNotFound(f"{path} is no data directory of this broker; it has {paths}")
 
     def open(self, name: TopicPartition) -> Log:
         """Opens it when it is not open yet: about a quarter of a millisecond."""

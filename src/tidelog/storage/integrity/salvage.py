@@ -66,10 +66,10 @@ def _epoch_at(disk: Disk, folder: str, offset: int) -> int:
 def _end_of_log(disk: Disk, folder: str, base: int) -> int:
     """As far as small files tell: where the bytes at the end are bad, they cannot."""
     try:
-        known = [bad.end for bad in read_damage(disk, folder) if bad.base == base]
+        damage_ends = [bad.end for bad in read_damage(disk, folder) if bad.base == base]
     except CorruptMessage:
-        known = []
-    return max([base, *known, *snapshots.offsets_in(disk.list(folder))])
+        damage_ends = []
+    return max([base, *damage_ends, *snapshots.offsets_in(disk.list(folder))])
 
 
 def _loss(file: File, bad: BadRange, whole_from: int, epoch: int) -> Loss:
@@ -149,9 +149,9 @@ def read_lost(disk: Disk, folder: str) -> list[BadRange]:
 
 
 def _remember(disk: Disk, folder: str, ranges: list[BadRange]) -> None:
-    known = read_lost(disk, folder)
-    fresh = [bad for bad in ranges if bad not in known]
-    disk.replace_file(f"{folder}/{LOST}", damage.encode([*known, *fresh]))
+    remembered = read_lost(disk, folder)
+    fresh = [bad for bad in ranges if bad not in remembered]
+    disk.replace_file(f"{folder}/{LOST}", damage.encode([*remembered, *fresh]))
 
 
 def _forget(disk: Disk, folder: str, base: int) -> None:

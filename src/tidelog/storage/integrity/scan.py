@@ -69,11 +69,11 @@ def next_whole(
     return None
 
 
-def plausible(header: Header, expected: int, room: int) -> bool:
+def plausible(header: Header, expected: int, bytes_left: int) -> bool:
     return (
         header.magic == MAGIC
         and header.base_offset >= expected
-        and header.size <= room
+        and header.size <= bytes_left
         and header.last_offset_delta >= 0
         and 0 <= header.count <= header.last_offset_delta + 1
         and header.attributes & ~_ATTRIBUTES_KNOWN == 0

@@ -38,17 +38,17 @@ class SegmentCheck:
 
     def step(self) -> int:
         """Bytes read, of which at least one batch was checked."""
-        check, room = self._check, self._size - self._check.position
-        data = self._file.read(min(CHUNK_BYTES, room), check.position)
-        if not check.feed(data) and not self._large(data, room):
+        check, bytes_left = self._check, self._size - self._check.position
+        data = self._file.read(min(CHUNK_BYTES, bytes_left), check.position)
+        if not check.feed(data) and not self._large(data, bytes_left):
             self.whole = False
         self.done = not self.whole or check.position == self._size
         return len(data)
 
-    def _large(self, data: bytes, room: int) -> bool:
+    def _large(self, data: bytes, bytes_left: int) -> bool:
         """A batch that is larger than what is read at once."""
         check, header = self._check, header_at(data)
-        if header is None or header.size <= len(data) or not plausible(header, check.expected, room):
+        if header is None or header.size <= len(data) or not plausible(header, check.expected, bytes_left):
             return False
         if header.last_offset > check.last_max or not large_crc_ok(self._file, check.position, header):
             return False

@@ -187,8 +187,8 @@ class OffsetIndex(_Index):
         below = self._count_below(1, position)
         if below == 0:
             return self.base, 0
-        relative, found = self._entry(below - 1)
-        return self.base + relative, found
+        relative, entry_position = self._entry(below - 1)
+        return self.base + relative, entry_position
 
     def behind(self, position: int) -> int | None:
         """The offset of the first entry at `position` or later in the file; None when there is none."""
@@ -239,8 +239,8 @@ class TimeIndex(_Index):
         below = self._count_below(0, timestamp + 1)
         if below == 0:
             return -1, self.base
-        known, relative = self._entry(below - 1)
-        return known, self.base + relative
+        entry_timestamp, relative = self._entry(below - 1)
+        return entry_timestamp, self.base + relative
 
     def truncate_to(self, offset: int) -> None:
         self.count = self._count_below(1, offset - self.base)

@@ -261,8 +261,8 @@ class Segment(NativeSegment):
     def _from_index(self, offset: int) -> int:
         position = self.index.floor(offset)[1]
         if position:
-            found = header_at(self.file.read(HEADER_SIZE, position)) if 0 < position < self.size else None
-            if found is None or found.magic != 2 or not self.base <= found.base_offset <= offset:
+            header = header_at(self.file.read(HEADER_SIZE, position)) if 0 < position < self.size else None
+            if header is None or header.magic != 2 or not self.base <= header.base_offset <= offset:
                 # The index does not fit its log: everything it says can be had from the log.
                 self.rebuild_indexes()
                 position = self.index.floor(offset)[1]

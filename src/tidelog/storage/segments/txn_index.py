@@ -85,9 +85,9 @@ class TxnIndex:
         next `append` writes it."""
         self._data += aborted.encode()
 
-    def put(self, found: Iterable[Aborted]) -> None:
+    def put(self, entries: Iterable[Aborted]) -> None:
         """Among the others, in their order; one whose marker is known already takes its place.  Synced, all or nothing."""
-        by_marker = {aborted.last_offset: aborted for aborted in [*self, *found]}
+        by_marker = {aborted.last_offset: aborted for aborted in [*self, *entries]}
         data = b"".join(by_marker[offset].encode() for offset in sorted(by_marker))
         if data != self._data:
             self._disk.replace_file(self._path, data)
@@ -125,13 +125,13 @@ class TxnIndex:
 
     def between(self, start: int, end: int) -> tuple[list[Aborted], bool]:
         """Those that have records from `start` on and below `end`; true when no later index can have any."""
-        found: list[Aborted] = []
+        entries: list[Aborted] = []
         for aborted in decode(self._data[self._position(start) :]):
             if aborted.first_offset < end:
-                found.append(aborted)
+                entries.append(aborted)
             if aborted.last_stable >= end:
-                return found, True
-        return found, False
+                return entries, True
+        return entries, False
 
     def _position(self, offset: int) -> int:
         """Of the first entry whose marker is at `offset` or later."""

@@ -58,15 +58,15 @@ async def describe_acls(request: DescribeAclsRequest, context: Context) -> Descr
         return DescribeAclsResponse(
             error_code=errors.InvalidRequest.code, error_message="DescribeAcls has a filter with code 0"
         )
-    found: dict[tuple[AclResourceType, AclPatternType, str], list[AclDescription]] = {}
+    by_pattern: dict[tuple[AclResourceType, AclPatternType, str], list[AclDescription]] = {}
     for binding in (await _matching([_filter(request)], context))[0]:
         kind, pattern, name, principal, host, operation, permission = binding
-        one = AclDescription(principal, host, operation, permission)
-        found.setdefault((kind, pattern, name), []).append(one)
+        description = AclDescription(principal, host, operation, permission)
+        by_pattern.setdefault((kind, pattern, name), []).append(description)
     return DescribeAclsResponse(
         resources=[
             DescribeAclsResource(kind, name, pattern, acls)
-            for (kind, pattern, name), acls in sorted(found.items(), key=lambda one: one[0])
+            for (kind, pattern, name), acls in sorted(by_pattern.items(), key=lambda item: item[0])
         ]
     )
 
@@ -125,27 +125,29 @@ async def delete_acls(request: DeleteAclsRequest, context: Context) -> DeleteAcl
         return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
     results = [DeleteAclsFilterResult(error_message=None) for _ in request.filters]
     wanted: dict[int, AclFilter] = {}
-    for at, one in enumerate(request.filters):
+    for at, requested in enumerate(request.filters):
         try:
             if at >= CHANGES_A_REQUEST_MAX:
                 raise errors.PolicyViolation(_TOO_MANY)
-            wanted[at] = _checked(one)
+            wanted[at] = _checked(requested)
         except errors.TidelogError as problem:
             results[at] = DeleteAclsFilterResult(problem.code, str(problem))
-    found = dict(zip(wanted, await _matching(list(wanted.values()), context), strict=True))
+    matching = dict(zip(wanted, await _matching(list(wanted.values()), context), strict=True))
     try:
-        await context.services.controller.access.delete_acls(one for some in found.values() for one in some)
+        await context.services.controller.access.delete_acls(
+            binding for some in matching.values() for binding in some
+        )
     except errors.TidelogError as problem:
         for at in wanted:
             results[at] = DeleteAclsFilterResult(problem.code, str(problem))
     else:
-        for at, some in found.items():
-            results[at].matching_acls = [_deleted(one) for one in some]
+        for at, some in matching.items():
+            results[at].matching_acls = [_deleted(binding) for binding in some]
     return DeleteAclsResponse(filter_results=results)
 
 
-def _checked(one: DeleteAclsFilter) -> AclFilter:
-    wanted = _filter(one)
+def _checked(requested: DeleteAclsFilter) -> AclFilter:
+    wanted = _filter(requested)
     if AclResourceType.UNKNOWN in (wanted.resource_type, wanted.pattern_type):
         raise errors.InvalidRequest("Unknown patternFilter.")
     if wanted.unknown:
@@ -163,33 +165,38 @@ def _deleted(binding: AclBinding) -> DeleteAclsMatchingAcl:
 async def _matching(filters: Iterable[AclFilter], context: Context) -> list[list[AclBinding]]:
     """What each filter finds; others have their turn meanwhile."""
     acls = list(context.services.image().acls.values())
-    found = []
+    matching = []
     compared = 0
     for wanted in filters:
         some: list[AclBinding] = []
         for at in range(0, len(acls), COMPARISONS_A_TURN):
             part = acls[at : at + COMPARISONS_A_TURN]
-            some += [one for one in part if wanted.matches(one)]
+            some += [binding for binding in part if wanted.matches(binding)]
             compared += len(part)
             if compared >= COMPARISONS_A_TURN:
                 compared = 0
                 await asyncio.sleep(0)
-        found.append(some)
-    return found
+        matching.append(some)
+    return matching
 
 
-def _codes(one: DescribeAclsRequest | DeleteAclsFilter) -> tuple[int, int, int, int]:
-    return one.resource_type_filter, one.pattern_type_filter, one.operation, one.permission_type
+def _codes(request: DescribeAclsRequest | DeleteAclsFilter) -> tuple[int, int, int, int]:
+    return (
+        request.resource_type_filter,
+        request.pattern_type_filter,
+        request.operation,
+        request.permission_type,
+    )
 
 
-def _filter(one: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    kind, pattern, operation, permission = _codes(one)
+def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    kind, pattern, operation, permission = _codes(request)
     return AclFilter(
         acl_code(AclResourceType, kind),
         acl_code(AclPatternType, pattern),
-        one.resource_name_filter,
-        one.principal_filter,
-        one.host_filter,
+        request.resource_name_filter,
+        request.principal_filter,
+        request.host_filter,
         acl_code(AclOperation, operation),
         acl_code(AclPermission, permission),
     )

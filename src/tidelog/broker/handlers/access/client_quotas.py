@@ -49,28 +49,28 @@ def _wanted(components: list[describe.ComponentData]) -> tuple[dict[str, str], s
     """Entity types with the name they must have, and those that must be there with any name."""
     exact: dict[str, str] = {}
     present: set[str] = set()
-    for one in components:
-        kind = one.entity_type
+    for component in components:
+        kind = component.entity_type
         if not kind:
             raise errors.InvalidRequest("Invalid empty entity type.")
         if kind in exact or kind in present:
             raise errors.InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in (USER, CLIENT_ID, IP):
             raise errors.UnsupportedVersion(f"Unsupported entity type {kind}")
-        if one.match_type not in set(_Match):
-            raise errors.InvalidRequest(f"Unknown match type {one.match_type}")
-        how = _Match(one.match_type)
-        if how is _Match.EXACT and one.match is None:
+        if component.match_type not in set(_Match):
+            raise errors.InvalidRequest(f"Unknown match type {component.match_type}")
+        how = _Match(component.match_type)
+        if how is _Match.EXACT and component.match is None:
             raise errors.InvalidRequest("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-        if how is not _Match.EXACT and one.match is not None:
+        if how is not _Match.EXACT and component.match is not None:
             raise errors.InvalidRequest(
                 f"Request specified MATCH_TYPE_{how.name}, but also specified a match string."
             )
         if how is _Match.SPECIFIED:
             present.add(kind)
         else:
-            exact[kind] = DEFAULT_ENTITY if one.match is None else one.match
-        if how is _Match.EXACT and not one.match:
+            exact[kind] = DEFAULT_ENTITY if component.match is None else component.match
+        if how is _Match.EXACT and not component.match:
             exact[kind] = "\0"  # nobody's name is empty: it must not find the default
     kinds = present | exact.keys()
     if IP in kinds and len(kinds) > 1:
@@ -102,7 +102,7 @@ async def alter_client_quotas(
         answered.add(identity)
         answer = alter.AlterClientQuotasResponseEntryData(
             error_message=None,
-            entity=[alter.EntityData(one.entity_type, one.entity_name) for one in entry.entity],
+            entity=[alter.EntityData(part.entity_type, part.entity_name) for part in entry.entity],
         )
         try:
             if number >= CHANGES_A_REQUEST_MAX:
@@ -119,13 +119,13 @@ async def alter_client_quotas(
 
 
 def _identity(entry: alter.AlterClientQuotasRequestEntryData) -> tuple[tuple[str, str | None], ...]:
-    return tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=repr))
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=repr))
 
 
 def _changes(
     entry: alter.AlterClientQuotasRequestEntryData, times: int
 ) -> tuple[QuotaEntity, dict[str, float | None]]:
-    parts = {one.entity_type: one.entity_name for one in entry.entity}
+    parts = {part.entity_type: part.entity_name for part in entry.entity}
     if len(parts) < len(entry.entity):
         raise errors.InvalidRequest("Invalid client quota entity, an entity type stands twice in it")
     entity = check_entity(parts)

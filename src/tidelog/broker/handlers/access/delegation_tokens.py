@@ -75,7 +75,9 @@ async def _create(
         AclOperation.CREATE_TOKENS, AclResourceType.USER, owner
     ):
         raise errors.DelegationTokenAuthorizationFailed()
-    renewers = [str(Principal(one.principal_type, one.principal_name)) for one in request.renewers]
+    renewers = [
+        str(Principal(renewer.principal_type, renewer.principal_name)) for renewer in request.renewers
+    ]
     if any(len(name) > NAME_CHARACTERS_MAX for name in (owner, *renewers)):
         raise errors.InvalidRequest(f"a principal has at most {NAME_CHARACTERS_MAX} characters")
     token = tokens.new_token(
@@ -147,7 +149,7 @@ def describe_delegation_token(
         return DescribeDelegationTokenResponse(error_code=problem.code)
     owners = None
     if request.owners is not None:
-        owners = {str(Principal(one.principal_type, one.principal_name)) for one in request.owners}
+        owners = {str(Principal(owner.principal_type, owner.principal_name)) for owner in request.owners}
     now_ms = context.services.clock.now_ms()
     return DescribeDelegationTokenResponse(
         tokens=[

@@ -40,7 +40,7 @@ def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     image = context.services.image()
     if request.users:
-        times = Counter(one.name for one in request.users)
+        times = Counter(user.name for user in request.users)
     else:
         times = Counter({user: 1 for users in image.credentials.values() for user in users})
     return DescribeUserScramCredentialsResponse(
@@ -56,7 +56,11 @@ def _described(name: str, times: int, image: Image) -> DescribeUserScramCredenti
             f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
         )
     held = {code: image.users(mechanism).get(name) for mechanism, code in MECHANISM_CODES.items()}
-    infos = [CredentialInfo(code, one.iterations) for code, one in held.items() if one is not None]
+    infos = [
+        CredentialInfo(code, credential.iterations)
+        for code, credential in held.items()
+        if credential is not None
+    ]
     if not infos:
         return DescribeUserScramCredentialsResult(
             name,
@@ -75,7 +79,7 @@ async def alter_user_scram_credentials(
         *request.deletions,
         *request.upsertions,
     ]
-    names = [one.name for one in changed]
+    names = [change.name for change in changed]
     times = Counter(names)
     problems: dict[str, errors.TidelogError] = {}
     delete: list[CredentialName] = []

@@ -34,12 +34,12 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
         broker = image.brokers[node]
         endpoint = broker.endpoint(context.listener)
         if endpoint is not None and (fenced_too or not broker.fenced):
-            told = DescribeClusterBroker(
+            described = DescribeClusterBroker(
                 broker_id=node, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
             if context.version >= 2:
-                told.is_fenced = broker.fenced
-            response.brokers.append(told)
+                described.is_fenced = broker.fenced
+            response.brokers.append(described)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _OPERATIONS
     return response

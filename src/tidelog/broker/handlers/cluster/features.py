@@ -34,11 +34,13 @@ def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateF
 
 
 def _check(update: FeatureUpdateKey, version: int) -> None:
-    feature, level = update.feature, update.max_version_level
+    feature, feature_level = update.feature, update.max_version_level
     if version >= _TYPES_FROM and update.upgrade_type not in _UPGRADE_TYPES:
         raise errors.InvalidUpdateVersion(f"there is no upgrade of type {update.upgrade_type}")
     if feature not in SUPPORTED:
         raise errors.InvalidUpdateVersion(f"feature {feature!r} is not supported here")
-    if level != FINALIZED.get(feature):
+    if feature_level != FINALIZED.get(feature):
         low, high = SUPPORTED[feature]
-        raise errors.InvalidUpdateVersion(f"{feature} can be at level {low} to {high} here, not {level}")
+        raise errors.InvalidUpdateVersion(
+            f"{feature} can be at level {low} to {high} here, not {feature_level}"
+        )

@@ -30,18 +30,18 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
     response = DescribeQuorumResponse(error_message=None)
     for topic in request.topics:
         row = DescribeQuorumResponseTopicData(topic_name=topic.topic_name)
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             part = DescribeQuorumResponsePartitionData(
-                partition_index=asked.partition_index, error_message=None
+                partition_index=requested.partition_index, error_message=None
             )
-            if topic.topic_name != CLUSTER_METADATA or asked.partition_index != 0:
+            if topic.topic_name != CLUSTER_METADATA or requested.partition_index != 0:
                 problem = errors.UnknownTopicOrPartition(f"only {CLUSTER_METADATA}-0 has a quorum")
                 part.error_code, part.error_message = problem.code, str(problem)
             else:
                 leader = image.controller
                 part.leader_id = NOBODY if leader is None else leader
-                known = None if leader is None else image.brokers.get(leader)
-                part.leader_epoch = 0 if known is None else known.epoch & EPOCH_MASK
+                leading = None if leader is None else image.brokers.get(leader)
+                part.leader_epoch = 0 if leading is None else leading.epoch & EPOCH_MASK
                 part.high_watermark = image.revision
                 for node in sorted(image.brokers):
                     state = ReplicaState(
@@ -54,8 +54,11 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
             row.partitions.append(part)
         response.topics.append(row)
     for node in sorted(image.brokers) if context.version >= _NODES_FROM else ():
-        told = [Listener(one.listener, one.host, one.port) for one in image.brokers[node].endpoints]
-        response.nodes.append(Node(node_id=node, listeners=told))
+        listeners = [
+            Listener(endpoint.listener, endpoint.host, endpoint.port)
+            for endpoint in image.brokers[node].endpoints
+        ]
+        response.nodes.append(Node(node_id=node, listeners=listeners))
     return response
 
 
@@ -64,7 +67,9 @@ async def unregister_broker(request: UnregisterBrokerRequest, context: Context) 
     they go, so that a later broker of the same number does not find them.  Otherwise the answer says what is to be done
     first."""
     image, node = context.services.image(), NodeId(request.broker_id)
-    holds = any(node in one.replicas for topic in image.topics.values() for one in topic.partitions)
+    holds = any(
+        node in partition.replicas for topic in image.topics.values() for partition in topic.partitions
+    )
     problem: errors.TidelogError
     if node in image.brokers:
         problem = errors.InvalidRequest(f"broker {node} is running: stop it first")

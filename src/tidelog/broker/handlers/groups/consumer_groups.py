@@ -94,9 +94,9 @@ def _assignment(
     partitions: Mapping[UUID, set[int]] | Mapping[UUID, frozenset[int]], image: Image
 ) -> Assignment:
     """Topics that are gone are left out."""
-    found = []
+    topics = []
     for topic_id, some in partitions.items():
         name = image.names.get(topic_id)
         if name is not None:
-            found.append(TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(some)))
-    return Assignment(topic_partitions=found)
+            topics.append(TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(some)))
+    return Assignment(topic_partitions=topics)

@@ -28,13 +28,13 @@ async def find_coordinator(request: FindCoordinatorRequest, context: Context) ->
                 await _coordinator(key, request.key_type, context) for key in request.coordinator_keys
             ]
         )
-    one = await _coordinator(request.key, request.key_type, context)
+    coordinator = await _coordinator(request.key, request.key_type, context)
     return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

@@ -75,11 +75,11 @@ def _members(group: ClassicGroup, stable: bool) -> list[DescribedGroupMember]:
 
 async def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     try:
-        found = await context.services.group_directory.list(request.states_filter, request.types_filter)
+        groups = await context.services.group_directory.list(request.states_filter, request.types_filter)
     except errors.TidelogError as problem:
         return ListGroupsResponse(error_code=problem.code)
     return ListGroupsResponse(
-        groups=[ListedGroup(one.id, one.protocol_type, one.state_name, one.kind) for one in found]
+        groups=[ListedGroup(group.id, group.protocol_type, group.state_name, group.kind) for group in groups]
     )
 
 

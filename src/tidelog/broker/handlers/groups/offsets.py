@@ -93,13 +93,13 @@ def _commits(
     """What can be committed, and the answers to it, which stand in `response` already."""
     image, by_id = context.services.image(), context.version >= _IDS_FROM
     commits, answers = [], []
-    for asked in request.topics:
-        topic = image.topic_by_id(asked.topic_id) if by_id else image.topics.get(asked.name)
-        name = asked.name if topic is None else topic.name
-        answered = OffsetCommitResponseTopic(name, asked.topic_id)
+    for requested in request.topics:
+        topic = image.topic_by_id(requested.topic_id) if by_id else image.topics.get(requested.name)
+        name = requested.name if topic is None else topic.name
+        answered = OffsetCommitResponseTopic(name, requested.topic_id)
         response.topics.append(answered)
-        for one in asked.partitions:
-            index = one.partition_index
+        for partition in requested.partitions:
+            index = partition.partition_index
             answer = OffsetCommitResponsePartition(index)
             answered.partitions.append(answer)
             if topic is None or not 0 <= index < len(topic.partitions):
@@ -110,9 +110,9 @@ def _commits(
                     name,
                     topic.id,
                     index,
-                    one.committed_offset,
-                    one.committed_leader_epoch,
-                    one.committed_metadata,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
                 )
             )
             answers.append(answer)
@@ -128,26 +128,29 @@ async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetF
             groups=[await _fetch(group, request.require_stable, context) for group in request.groups]
         )
     topics = request.topics
-    asked = OffsetFetchRequestGroup(
+    requested = OffsetFetchRequestGroup(
         request.group_id,
         topics=None
         if topics is None
-        else [OffsetFetchRequestTopics(one.name, partition_indexes=one.partition_indexes) for one in topics],
+        else [
+            OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
+            for topic in topics
+        ],
     )
-    group = await _fetch(asked, request.require_stable, context)
+    group = await _fetch(requested, request.require_stable, context)
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
                 topic.name,
                 [
                     OffsetFetchResponsePartition(
-                        one.partition_index,
-                        one.committed_offset,
-                        one.committed_leader_epoch,
-                        one.metadata,
-                        one.error_code,
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.metadata,
+                        partition.error_code,
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in group.topics
@@ -156,15 +159,17 @@ async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetF
     )
 
 
-async def _fetch(asked: OffsetFetchRequestGroup, stable: bool, context: Context) -> OffsetFetchResponseGroup:
+async def _fetch(
+    requested: OffsetFetchRequestGroup, stable: bool, context: Context
+) -> OffsetFetchResponseGroup:
     try:
-        if asked.topics is None:
-            topics = await _fetch_all(asked, stable, context)
+        if requested.topics is None:
+            topics = await _fetch_all(requested, stable, context)
         else:
-            topics = await _fetch_some(asked, asked.topics, stable, context)
+            topics = await _fetch_some(requested, requested.topics, stable, context)
     except errors.TidelogError as problem:
         if context.version >= _GROUP_ERROR_FROM:
-            return OffsetFetchResponseGroup(asked.group_id, error_code=problem.code)
+            return OffsetFetchResponseGroup(requested.group_id, error_code=problem.code)
         topics = [
             OffsetFetchResponseTopics(
                 topic.name,
@@ -172,17 +177,17 @@ async def _fetch(asked: OffsetFetchRequestGroup, stable: bool, context: Context)
                     _told(index, FetchedOffset(None, problem.code)) for index in topic.partition_indexes
                 ],
             )
-            for topic in asked.topics or ()
+            for topic in requested.topics or ()
         ]
-    return OffsetFetchResponseGroup(asked.group_id, topics)
+    return OffsetFetchResponseGroup(requested.group_id, topics)
 
 
 async def _fetch_some(
     group: OffsetFetchRequestGroup, topics: Sequence[OffsetFetchRequestTopics], stable: bool, context: Context
 ) -> list[OffsetFetchResponseTopics]:
     image, by_id = context.services.image(), context.version >= _IDS_FROM
-    asked: list[tuple[str, int]] = []
-    known: list[OffsetFetchResponseTopics] = []
+    places: list[tuple[str, int]] = []
+    existing: list[OffsetFetchResponseTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
     for topic in topics:
         name = _name(image, topic) if by_id else topic.name
@@ -190,55 +195,55 @@ async def _fetch_some(
             partitions = [_told(index, FetchedOffset(None, _NO_ID)) for index in topic.partition_indexes]
             unknown.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
             continue
-        known.append(OffsetFetchResponseTopics(name, topic.topic_id))
-        asked += [(name, index) for index in topic.partition_indexes]
-    found = await context.services.group_offsets.fetch(
-        group.group_id, group.member_id, group.member_epoch, asked, stable
+        existing.append(OffsetFetchResponseTopics(name, topic.topic_id))
+        places += [(name, index) for index in topic.partition_indexes]
+    fetched = await context.services.group_offsets.fetch(
+        group.group_id, group.member_id, group.member_epoch, places, stable
     )
-    told = iter(zip(asked, found, strict=True))
+    offsets = iter(zip(places, fetched, strict=True))
     counts = [
         len(topic.partition_indexes) for topic in topics if not by_id or _name(image, topic) is not None
     ]
-    for answered, count in zip(known, counts, strict=True):
+    for answered, count in zip(existing, counts, strict=True):
         for _ in range(count):
-            (_, index), one = next(told)
-            answered.partitions.append(_told(index, one))
-    return known + unknown
+            (_, index), offset = next(offsets)
+            answered.partitions.append(_told(index, offset))
+    return existing + unknown
 
 
-def _name(image: Image, asked: OffsetFetchRequestTopics) -> str | None:
-    if asked.topic_id == NO_TOPIC_ID:
-        return asked.name or None
-    topic = image.topic_by_id(asked.topic_id)
+def _name(image: Image, requested: OffsetFetchRequestTopics) -> str | None:
+    if requested.topic_id == NO_TOPIC_ID:
+        return requested.name or None
+    topic = image.topic_by_id(requested.topic_id)
     return None if topic is None else topic.name
 
 
 async def _fetch_all(
     group: OffsetFetchRequestGroup, stable: bool, context: Context
 ) -> list[OffsetFetchResponseTopics]:
-    found = await context.services.group_offsets.fetch_all(
+    fetched = await context.services.group_offsets.fetch_all(
         group.group_id, group.member_id, group.member_epoch, stable
     )
     image = context.services.image()
     topics: dict[str, OffsetFetchResponseTopics] = {}
-    for (name, index), one in found.items():
-        known = image.topics.get(name)
-        if context.version >= _IDS_FROM and known is None:
+    for (name, index), offset in fetched.items():
+        topic = image.topics.get(name)
+        if context.version >= _IDS_FROM and topic is None:
             continue  # it has no id that could be told
         answered = topics.get(name)
         if answered is None:
             answered = topics[name] = OffsetFetchResponseTopics(
-                name, NO_TOPIC_ID if known is None else known.id
+                name, NO_TOPIC_ID if topic is None else topic.id
             )
-        answered.partitions.append(_told(index, one))
+        answered.partitions.append(_told(index, offset))
     return list(topics.values())
 
 
-def _told(index: int, found: FetchedOffset) -> OffsetFetchResponsePartitions:
-    known = found.committed
-    if known is None:
-        return OffsetFetchResponsePartitions(index, -1, -1, "", found.error_code)
-    return OffsetFetchResponsePartitions(index, known.offset, known.leader_epoch, known.metadata)
+def _told(index: int, fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
+    committed = fetched.committed
+    if committed is None:
+        return OffsetFetchResponsePartitions(index, -1, -1, "", fetched.error_code)
+    return OffsetFetchResponsePartitions(index, committed.offset, committed.leader_epoch, committed.metadata)
 
 
 # Delete
@@ -249,16 +254,16 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
     response = OffsetDeleteResponse()
     places, answers = [], []
     for topic in request.topics:
-        known: TopicImage | None = image.topics.get(topic.name)
+        topic_image: TopicImage | None = image.topics.get(topic.name)
         answered = OffsetDeleteResponseTopic(topic.name)
         response.topics.append(answered)
-        for one in topic.partitions:
-            answer = OffsetDeleteResponsePartition(one.partition_index)
+        for partition in topic.partitions:
+            answer = OffsetDeleteResponsePartition(partition.partition_index)
             answered.partitions.append(answer)
-            if known is None or not 0 <= one.partition_index < len(known.partitions):
+            if topic_image is None or not 0 <= partition.partition_index < len(topic_image.partitions):
                 answer.error_code = _NO_TOPIC
                 continue
-            places.append((topic.name, one.partition_index))
+            places.append((topic.name, partition.partition_index))
             answers.append(answer)
     try:
         codes = await context.services.group_offsets.delete(request.group_id, places)

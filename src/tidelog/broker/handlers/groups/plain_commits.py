@@ -34,31 +34,34 @@ def commit_plainly(
     frame: memoryview, at: int, version: int, correlation_id: int, session: Session, services: Services
 ) -> bytes | Coroutine[Any, Any, bytes] | None:
     """The answer, or what it waits for; None when nothing was done."""
-    asked = read_commit(frame, at, version, correlation_id)
-    if asked is None:
+    request = read_commit(frame, at, version, correlation_id)
+    if request is None:
         return None
-    known = _known(asked, services.image(), services.config().offset_metadata_max_bytes)
-    if known is None or not _may_commit(session, asked.group, known, services):
+    commits = _known(request, services.image(), services.config().offset_metadata_max_bytes)
+    if commits is None or not _may_commit(session, request.group, commits, services):
         return None
-    who = OffsetCommitter(asked.group, asked.member, asked.instance, asked.epoch, version)
-    done = services.group_offsets.commit_at_once(who, known)
+    who = OffsetCommitter(request.group, request.member, request.instance, request.epoch, version)
+    done = services.group_offsets.commit_at_once(who, commits)
     if done is None:
         return None
-    return asked.answer if done.wait is None else _committed(asked, known, done.wait, version, correlation_id)
-
-
-def _may_commit(session: Session, group: str, known: Known, services: Services) -> bool:
-    """What is refused is left to the handler that has the words for it."""
-    # What is not allowed is refused, and recorded, by the other handler.
-    allows = services.gate.sees
-    return allows(session, AclOperation.READ, AclResourceType.GROUP, group) and all(
-        allows(session, AclOperation.READ, AclResourceType.TOPIC, topic.name) for topic, _ in known
+    return (
+        request.answer
+        if done.wait is None
+        else _committed(request, commits, done.wait, version, correlation_id)
     )
 
 
-def _known(asked: AskedCommit, image: Image, metadata_max: int) -> Known | None:
-    known = []
-    for name, partitions in asked.topics:
+def _may_commit(session: Session, group: str, commits: Known, services: Services) -> bool:
+    """What is refused is left to the handler that has the words for it."""
+    allows = services.gate.sees  # the other handler records what it refuses
+    return allows(session, AclOperation.READ, AclResourceType.GROUP, group) and all(
+        allows(session, AclOperation.READ, AclResourceType.TOPIC, topic.name) for topic, _ in commits
+    )
+
+
+def _known(request: AskedCommit, image: Image, metadata_max: int) -> Known | None:
+    commits = []
+    for name, partitions in request.topics:
         if type(name) is str:
             topic = image.topics.get(name)
         else:
@@ -70,23 +73,23 @@ def _known(asked: AskedCommit, image: Image, metadata_max: int) -> Known | None:
         for index, _, _, metadata in partitions:
             if not 0 <= index < end or (metadata is not None and len(metadata) > metadata_max):
                 return None
-        known.append((topic, partitions))
-    return known
+        commits.append((topic, partitions))
+    return commits
 
 
 async def _committed(
-    asked: AskedCommit, known: Known, wait: Awaitable[None], version: int, correlation_id: int
+    request: AskedCommit, commits: Known, wait: Awaitable[None], version: int, correlation_id: int
 ) -> bytes:
     try:
         await wait
     except errors.TidelogError as problem:
         return encode_response(
-            OFFSET_COMMIT, version, correlation_id, _failed(known, problem.code).encode(version)
+            OFFSET_COMMIT, version, correlation_id, _failed(commits, problem.code).encode(version)
         )
-    return asked.answer
+    return request.answer
 
 
-def _failed(known: Known, code: int) -> OffsetCommitResponse:
+def _failed(commits: Known, code: int) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -94,6 +97,6 @@ def _failed(known: Known, code: int) -> OffsetCommitResponse:
                 topic.id,
                 [OffsetCommitResponsePartition(index, code) for index, *_ in partitions],
             )
-            for topic, partitions in known
+            for topic, partitions in commits
         ]
     )

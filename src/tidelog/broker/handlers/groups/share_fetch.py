@@ -39,10 +39,10 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
         response.acquisition_lock_timeout_ms = 0
         return response
     acknowledgements = {
-        (topic.topic_id, one.partition_index): _batches(one.acknowledgement_batches)
+        (topic.topic_id, partition.partition_index): _batches(partition.acknowledgement_batches)
         for topic in request.topics
-        for one in topic.partitions
-        if one.acknowledgement_batches
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
     }
     member = request.member_id or ""
     acknowledged = await _acknowledge(context, group, member, acknowledgements, request.is_renew_ack)
@@ -64,8 +64,8 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
     named = list(session.parts) if session and request.share_session_epoch == INITIAL_EPOCH else []
     response.responses = _fetch_topics(named, acknowledged, fetched, context)
     response.node_endpoints = [
-        wire.NodeEndpoint(*one)
-        for one in endpoints_of(_moved(response.responses), context.services, context.listener)
+        wire.NodeEndpoint(*endpoint)
+        for endpoint in endpoints_of(_moved(response.responses), context.services, context.listener)
     ]
     return response
 
@@ -74,7 +74,9 @@ def _check_fetch(request: wire.ShareFetchRequest) -> None:
     _check_names(request.group_id, request.member_id)
     if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
         raise errors.InvalidRequest(f"there is no acquire mode {request.share_acquire_mode}")
-    acknowledges = any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions)
+    acknowledges = any(
+        partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions
+    )
     if request.share_session_epoch == INITIAL_EPOCH and acknowledges:
         raise errors.InvalidRequest("the first fetch of a session has nothing to acknowledge yet")
     if request.is_renew_ack and (
@@ -97,7 +99,11 @@ def _session_for_fetch(request: wire.ShareFetchRequest, context: Context) -> Sha
     """The session, brought up to date; None when this request ends it."""
     shares = context.services.shares
     key = (request.group_id or "", request.member_id or "")
-    named = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    named = [
+        (topic.topic_id, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
     if request.share_session_epoch == FINAL_EPOCH:
         if shares.sessions.get(key) is None:
             raise errors.ShareSessionNotFound(f"member {key[1]} of {key[0]} has no share session (any more)")
@@ -131,17 +137,17 @@ async def share_acknowledge(
         return response
     response.acquisition_lock_timeout_ms = shares.group_config(group).share_record_lock_duration_ms
     acknowledgements = {
-        (topic.topic_id, one.partition_index): _batches(one.acknowledgement_batches)
+        (topic.topic_id, partition.partition_index): _batches(partition.acknowledgement_batches)
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     acknowledged = await _acknowledge(context, group, member, acknowledgements, request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await shares.end_session((group, member))
     response.responses = _acknowledge_topics(acknowledged, context)
     response.node_endpoints = [
-        ack.NodeEndpoint(*one)
-        for one in endpoints_of(_moved(response.responses), context.services, context.listener)
+        ack.NodeEndpoint(*endpoint)
+        for endpoint in endpoints_of(_moved(response.responses), context.services, context.listener)
     ]
     return response
 
@@ -152,7 +158,9 @@ async def share_acknowledge(
 def _batches(
     batches: Iterable[wire.AcknowledgementBatch | ack.AcknowledgementBatch],
 ) -> list[AcknowledgedRange]:
-    return [AcknowledgedRange(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches]
+    return [
+        AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches
+    ]
 
 
 async def _acknowledge(
@@ -209,28 +217,28 @@ def _fetch_topics(
         problem = acknowledged.get((topic_id, index))
         if problem is not None:
             answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, str(problem)
-        found = fetched.get((topic_id, index))
-        if isinstance(found, ShareFetchedRecords):
-            answer.records = found.records
-            _count(topic_id, index, found, context)
-            answer.acquired_records = [wire.AcquiredRecords(*one) for one in found.acquired]
-        elif found is not None:
-            answer.error_code, answer.error_message = found.code, str(found)
-        _tell_leader(answer, topic_id, problem, found, context)
+        result = fetched.get((topic_id, index))
+        if isinstance(result, ShareFetchedRecords):
+            answer.records = result.records
+            _count(topic_id, index, result, context)
+            answer.acquired_records = [wire.AcquiredRecords(*acquired) for acquired in result.acquired]
+        elif result is not None:
+            answer.error_code, answer.error_message = result.code, str(result)
+        _tell_leader(answer, topic_id, problem, result, context)
         topic = topics.setdefault(topic_id, wire.ShareFetchableTopicResponse(topic_id))
         topic.partitions.append(answer)
     return list(topics.values())
 
 
-def _count(topic_id: UUID, index: int, found: ShareFetchedRecords, context: Context) -> None:
+def _count(topic_id: UUID, index: int, records: ShareFetchedRecords, context: Context) -> None:
     """Records that were acquired are records that go out, each time they do."""
     services = context.services
     partition = services.partitions.held.get((topic_id.bytes, index))
     if partition is None:
         return
-    now_ms, size = services.clock.now_ms(), len(found.records)
-    for one in found.acquired:
-        partition.fetched(services.tallies.requests, one.first, one.last + 1, size, now_ms)
+    now_ms, size = services.clock.now_ms(), len(records.records)
+    for acquired in records.acquired:
+        partition.fetched(services.tallies.requests, acquired.first, acquired.last + 1, size, now_ms)
         size = 0  # once for all of them
 
 
@@ -252,12 +260,12 @@ def _tell_leader(
     answer: wire.PartitionData | ack.PartitionData,
     topic_id: UUID,
     problem: errors.TidelogError | None,
-    found: object,
+    result: object,
     context: Context,
 ) -> None:
     """Who asked the wrong broker learns which one is right."""
     lost = (errors.NotLeaderOrFollower, errors.FencedLeaderEpoch)
-    if isinstance(problem, lost) or isinstance(found, lost):
+    if isinstance(problem, lost) or isinstance(result, lost):
         leader = context.services.partitions.leader_of(topic_id.bytes, answer.partition_index)
         if leader is not None:
             answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
@@ -267,10 +275,14 @@ def _moved(
     topics: Iterable[wire.ShareFetchableTopicResponse | ack.ShareAcknowledgeTopicResponse],
 ) -> list[int]:
     codes = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
-    found = []
+    leaders = []
     for topic in topics:
-        for one in topic.partitions:
-            code = one.acknowledge_error_code if isinstance(one, wire.PartitionData) else one.error_code
-            if code in codes or one.error_code in codes:
-                found.append(one.current_leader.leader_id)
-    return sorted(set(found))
+        for partition in topic.partitions:
+            code = (
+                partition.acknowledge_error_code
+                if isinstance(partition, wire.PartitionData)
+                else partition.error_code
+            )
+            if code in codes or partition.error_code in codes:
+                leaders.append(partition.current_leader.leader_id)
+    return sorted(set(leaders))

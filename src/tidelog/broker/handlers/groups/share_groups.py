@@ -94,38 +94,43 @@ async def describe_share_group_offsets(
     request: offsets.DescribeShareGroupOffsetsRequest, context: Context
 ) -> offsets.DescribeShareGroupOffsetsResponse:
     response = offsets.DescribeShareGroupOffsetsResponse()
-    for asked in request.groups:
+    for requested in request.groups:
         try:
-            told = offsets.DescribeShareGroupOffsetsResponseGroup(
-                asked.group_id, await _offsets_of(asked, context)
+            described = offsets.DescribeShareGroupOffsetsResponseGroup(
+                requested.group_id, await _offsets_of(requested, context)
             )
         except errors.TidelogError as problem:
-            told = offsets.DescribeShareGroupOffsetsResponseGroup(
-                group_id=asked.group_id, error_code=problem.code, error_message=str(problem)
+            described = offsets.DescribeShareGroupOffsetsResponseGroup(
+                group_id=requested.group_id, error_code=problem.code, error_message=str(problem)
             )
-        response.groups.append(told)
+        response.groups.append(described)
     return response
 
 
 async def _offsets_of(
-    asked: offsets.DescribeShareGroupOffsetsRequestGroup, context: Context
+    requested: offsets.DescribeShareGroupOffsetsRequestGroup, context: Context
 ) -> list[offsets.DescribeShareGroupOffsetsResponseTopic]:
     service, image = context.services.share_offsets, context.services.image()
-    kept = await service.kept(asked.group_id)
+    kept = await service.kept(requested.group_id)
     wanted: list[tuple[str, UUID | None, list[int]]]
-    if asked.topics is None:
-        wanted = [(one.name, topic_id, sorted(one.partitions)) for topic_id, one in kept.items()]
+    if requested.topics is None:
+        wanted = [
+            (kept_topic.name, topic_id, sorted(kept_topic.partitions))
+            for topic_id, kept_topic in kept.items()
+        ]
     else:
         wanted = []
-        for one in asked.topics:
-            topic = image.topics.get(one.topic_name)
-            wanted.append((one.topic_name, None if topic is None else topic.id, one.partitions))
+        for requested_topic in requested.topics:
+            topic = image.topics.get(requested_topic.topic_name)
+            wanted.append(
+                (requested_topic.topic_name, None if topic is None else topic.id, requested_topic.partitions)
+            )
     topics = []
     for name, topic_id, indexes in wanted:
-        told = offsets.DescribeShareGroupOffsetsResponseTopic(name, topic_id or ZERO_UUID)
+        described = offsets.DescribeShareGroupOffsetsResponseTopic(name, topic_id or ZERO_UUID)
         for index in indexes:
-            told.partitions.append(await _offset_of(asked.group_id, topic_id, index, context))
-        topics.append(told)
+            described.partitions.append(await _offset_of(requested.group_id, topic_id, index, context))
+        topics.append(described)
     return topics
 
 
@@ -136,13 +141,13 @@ async def _offset_of(
     if topic_id is None:
         return answer
     try:
-        found = await context.services.share_offsets.position(group_id, topic_id, index)
+        position = await context.services.share_offsets.position(group_id, topic_id, index)
     except errors.TidelogError as problem:
         answer.error_code, answer.error_message = problem.code, str(problem)
         return answer
-    answer.start_offset, answer.leader_epoch = found.start, found.leader_epoch
+    answer.start_offset, answer.leader_epoch = position.start, position.leader_epoch
     if context.version >= _LAG_FROM:
-        answer.lag = found.lag
+        answer.lag = position.lag
     return answer
 
 
@@ -151,7 +156,9 @@ async def alter_share_group_offsets(
 ) -> alter.AlterShareGroupOffsetsResponse:
     response = alter.AlterShareGroupOffsetsResponse()
     wanted = {
-        topic.topic_name: {one.partition_index: one.start_offset for one in topic.partitions}
+        topic.topic_name: {
+            partition.partition_index: partition.start_offset for partition in topic.partitions
+        }
         for topic in request.topics
     }
     try:

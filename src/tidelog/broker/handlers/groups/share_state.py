@@ -36,9 +36,9 @@ async def initialize_share_group_state(
 ) -> initialize.InitializeShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, asked: initialize.PartitionData) -> initialize.PartitionResult:
+    async def one(key: ShareKey, partition: initialize.PartitionData) -> initialize.PartitionResult:
         _check_topic(key, context)
-        await shards.initialize(key, asked.state_epoch, asked.start_offset)
+        await shards.initialize(key, partition.state_epoch, partition.start_offset)
         return initialize.PartitionResult(key.partition)
 
     results = await _each(request, one, initialize.PartitionResult, initialize.InitializeStateResult)
@@ -50,8 +50,8 @@ async def read_share_group_state(
 ) -> read.ReadShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, asked: read.PartitionData) -> read.PartitionResult:
-        state = await shards.read(key, asked.leader_epoch)
+    async def one(key: ShareKey, partition: read.PartitionData) -> read.PartitionResult:
+        state = await shards.read(key, partition.leader_epoch)
         _check_topic(key, context)
         return read.PartitionResult(
             partition=key.partition,
@@ -69,15 +69,19 @@ async def write_share_group_state(
 ) -> write.WriteShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, asked: write.PartitionData) -> write.PartitionResult:
+    async def one(key: ShareKey, partition: write.PartitionData) -> write.PartitionResult:
         batches = [
             StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-            for batch in asked.state_batches
+            for batch in partition.state_batches
         ]
-        what = StateWrite(
-            asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
+        state_write = StateWrite(
+            partition.state_epoch,
+            partition.leader_epoch,
+            partition.start_offset,
+            partition.delivery_complete_count,
+            batches,
         )
-        await shards.write(key, what)
+        await shards.write(key, state_write)
         return write.PartitionResult(key.partition)
 
     results = await _each(request, one, write.PartitionResult, write.WriteStateResult)
@@ -89,7 +93,7 @@ async def delete_share_group_state(
 ) -> delete.DeleteShareGroupStateResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, asked: delete.PartitionData) -> delete.PartitionResult:
+    async def one(key: ShareKey, partition: delete.PartitionData) -> delete.PartitionResult:
         _check_topic(key, context)
         await shards.delete(key)
         return delete.PartitionResult(key.partition)
@@ -103,7 +107,7 @@ async def read_share_group_state_summary(
 ) -> summary.ReadShareGroupStateSummaryResponse:
     shards = context.services.share_shards
 
-    async def one(key: ShareKey, asked: summary.PartitionData) -> summary.PartitionResult:
+    async def one(key: ShareKey, partition: summary.PartitionData) -> summary.PartitionResult:
         _check_topic(key, context)
         state = await shards.summary(key)
         result = summary.PartitionResult(partition=key.partition, start_offset=UNKNOWN_START)
@@ -120,7 +124,7 @@ async def read_share_group_state_summary(
 
 async def _each(
     request: Any,
-    one: Callable[[ShareKey, Any], Awaitable[Any]],
+    perform: Callable[[ShareKey, Any], Awaitable[Any]],
     failed: type[Any],
     result: type[Any],
 ) -> list[Any]:
@@ -129,13 +133,13 @@ async def _each(
         return results
     for topic in request.topics:
         answers = []
-        for asked in topic.partitions:
+        for partition in topic.partitions:
             try:
-                key = _key(request.group_id, topic.topic_id, asked.partition)
-                answers.append(await one(key, asked))
+                key = _key(request.group_id, topic.topic_id, partition.partition)
+                answers.append(await perform(key, partition))
             except errors.TidelogError as problem:
                 answers.append(
-                    failed(partition=asked.partition, error_code=problem.code, error_message=str(problem))
+                    failed(partition=partition.partition, error_code=problem.code, error_message=str(problem))
                 )
         results.append(result(topic.topic_id, answers))
     return results

@@ -48,17 +48,19 @@ def produce_opened(request: ProduceInFlight, caller: Caller) -> Answer:
     if not unopened:
         return produce_unheld(request)
     opened: dict[int, OpenedBatch] = {}
-    room = LOOP_BYTES_MAX
+    bytes_left = LOOP_BYTES_MAX
     for batch in unopened:
-        if batch.recompressed or batch.size > room:
+        if batch.recompressed or batch.size > bytes_left:
             break
         # Opened batches are changed, and the frame's bytes are the connection's again when this returns.
         data = memoryview(bytearray(request.frame[batch.start : batch.start + batch.size]))
-        result = open_batch(data, batch.partition.rules, batch.of_keys, request.services.clock.now_ms(), room)
+        result = open_batch(
+            data, batch.partition.rules, batch.of_keys, request.services.clock.now_ms(), bytes_left
+        )
         if result is None:
             break
         opened[batch.start] = result
-        room -= result.expanded_bytes or FAILED_BYTES
+        bytes_left -= result.expanded_bytes or FAILED_BYTES
     left = unopened[len(opened) :]
     validation = request.services.registry.validation
     if not left and (not validation.topics or _schemas_known(request, unopened, opened)):
@@ -114,9 +116,9 @@ async def _append_later(
     request: ProduceInFlight, unopened: list[Unopened], left: list[Unopened], opened: dict[int, OpenedBatch]
 ) -> Answer:
     services = request.services
-    room = REQUEST_BYTES_MAX
+    bytes_left = REQUEST_BYTES_MAX
     for batch in left:
-        if room <= 0:
+        if bytes_left <= 0:
             too_large = errors.MessageTooLarge(
                 f"the batches of one request expand to more than {REQUEST_BYTES_MAX} bytes"
             )
@@ -127,7 +129,7 @@ async def _append_later(
             data, batch.partition.rules, batch.of_keys, services.clock.now_ms()
         )
         opened[batch.start] = result
-        room -= result.expanded_bytes or FAILED_BYTES
+        bytes_left -= result.expanded_bytes or FAILED_BYTES
     verdicts: dict[int, Accepted | errors.TidelogError] = {
         start: result.verdict for start, result in opened.items()
     }

@@ -158,16 +158,16 @@ def append_all(
                     raise errors.InvalidTopicException(f"{partition.topic} is written by brokers alone")
                 if version < _ZSTD_FROM and size > CODEC_AT and frame[start + CODEC_AT] & 7 == _ZSTD:
                     raise errors.UnsupportedCompressionType(f"zstd needs version {_ZSTD_FROM} of Produce")
-                said = enlisted.get((topic, index)) if enlisted else None
-                if isinstance(said, errors.TidelogError):
-                    raise said
+                enlistment = enlisted.get((topic, index)) if enlisted else None
+                if isinstance(enlistment, errors.TidelogError):
+                    raise enlistment
                 data = frame[start : start + max(size, 0)]
                 verdict = opened.get(start) if opened else None
-                appended = partition.append(data, now_ms, acks == ACKS_ALL, said, verdict)
+                appended = partition.append(data, now_ms, acks == ACKS_ALL, enlistment, verdict)
             except errors.TidelogError as problem:
                 data, now = frame[start : start + max(size, 0)], services.clock.monotonic_ms()
-                told = session.refusals.answer(topic, index, data, problem, now)
-                row.append(_failed(services, session.client_id, topic, index, told))
+                refusal = session.refusals.answer(topic, index, data, problem, now)
+                row.append(_failed(services, session.client_id, topic, index, refusal))
             else:
                 if appended.durable is not None or (
                     acks == ACKS_ALL and not is_committed(partition, appended)
@@ -195,10 +195,10 @@ def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
         return
     name, topic_id = topic, None
     if isinstance(topic, bytes):
-        known = request.services.image().topic_by_id(UUID(bytes=topic))
-        if known is None:
+        topic_image = request.services.image().topic_by_id(UUID(bytes=topic))
+        if topic_image is None:
             return  # refused as an id that stands for nothing
-        name, topic_id = known.name, topic
+        name, topic_id = topic_image.name, topic
     assert isinstance(name, str)
     if not request.services.gate.may_write(request.session, name, topic_id):
         raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")

@@ -46,16 +46,22 @@ async def alter(
 
         def change_broker(current: Mapping[str, str]) -> dict[str, str]:
             settings = BROKER_SETTINGS | {
-                one.name: find_broker_setting(one.name) for one in wanted if one.name.startswith(PREFIX)
+                alteration.name: find_broker_setting(alteration.name)
+                for alteration in wanted
+                if alteration.name.startswith(PREFIX)
             }
             return altered(current, wanted, settings, held, "setting")
 
-        kept = [one.name for one in wanted if one.action is not Action.DELETE]
+        kept = [alteration.name for alteration in wanted if alteration.action is not Action.DELETE]
         await _alter_broker(name, kept, change_broker, context, validate_only)
     elif kind == LOGGER:
         check_broker(name, context)
         loggers.alter(
-            [(one.name, None if one.action is Action.DELETE else one.value) for one in wanted], validate_only
+            [
+                (alteration.name, None if alteration.action is Action.DELETE else alteration.value)
+                for alteration in wanted
+            ],
+            validate_only,
         )
     elif kind == GROUP:
         check_group_name(name)
@@ -65,7 +71,15 @@ async def alter(
 
         await context.services.controller.alter_group_configs(name, change_group, validate_only)
     else:
-        _check_fixed(kind, name, {one.name: one.value for one in wanted if one.action is not Action.DELETE})
+        _check_fixed(
+            kind,
+            name,
+            {
+                alteration.name: alteration.value
+                for alteration in wanted
+                if alteration.action is not Action.DELETE
+            },
+        )
 
 
 async def replace(
@@ -131,7 +145,10 @@ def _check_override(key: str, config: BrokerConfig, node: NodeId | None) -> None
         raise errors.InvalidRequest(
             f"{key} cannot be set for all brokers, since their files and listeners may differ: name a broker"
         )
-    if listener not in [one.name.lower() for one in config.listeners] and listener != HTTP_LISTENER:
+    if (
+        listener not in [known_listener.name.lower() for known_listener in config.listeners]
+        and listener != HTTP_LISTENER
+    ):
         raise errors.InvalidRequest(f"{key}: this broker has no listener {listener.upper()}")
 
 

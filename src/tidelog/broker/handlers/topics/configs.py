@@ -113,8 +113,8 @@ def _told(entry: DescribedSetting, request: DescribeConfigsRequest) -> DescribeC
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[
-            DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
-            for one in entry.synonyms
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
         ]
         if request.include_synonyms
         else [],
@@ -129,7 +129,7 @@ def _told(entry: DescribedSetting, request: DescribeConfigsRequest) -> DescribeC
 async def incremental_alter_configs(
     request: incremental.IncrementalAlterConfigsRequest, context: Context
 ) -> incremental.IncrementalAlterConfigsResponse:
-    counts = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     response = incremental.IncrementalAlterConfigsResponse()
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -137,8 +137,8 @@ async def incremental_alter_configs(
             resource_type=kind, resource_name=name, error_message=None
         )
         try:
-            _check_resource(kind, name, counts[kind, name], [one.name for one in resource.configs])
-            wanted = [_alteration(one) for one in resource.configs]
+            _check_resource(kind, name, counts[kind, name], [entry.name for entry in resource.configs])
+            wanted = [_alteration(entry) for entry in resource.configs]
             await config_changes.alter(kind, name, wanted, context, request.validate_only)
         except errors.TidelogError as problem:
             answer.error_code, answer.error_message = problem.code, str(problem)
@@ -158,7 +158,7 @@ def _alteration(config: incremental.AlterableConfig) -> Alteration:
 
 async def alter_configs(request: legacy.AlterConfigsRequest, context: Context) -> legacy.AlterConfigsResponse:
     """The old way: what is not named goes back to its default."""
-    counts = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     response = legacy.AlterConfigsResponse()
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -166,8 +166,8 @@ async def alter_configs(request: legacy.AlterConfigsRequest, context: Context) -
             resource_type=kind, resource_name=name, error_message=None
         )
         try:
-            _check_resource(kind, name, counts[kind, name], [one.name for one in resource.configs])
-            values = {one.name: _value(one) for one in resource.configs}
+            _check_resource(kind, name, counts[kind, name], [entry.name for entry in resource.configs])
+            values = {entry.name: _value(entry) for entry in resource.configs}
             await config_changes.replace(kind, name, values, context, request.validate_only)
         except errors.TidelogError as problem:
             answer.error_code, answer.error_message = problem.code, str(problem)

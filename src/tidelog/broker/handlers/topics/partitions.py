@@ -59,7 +59,7 @@ async def create_partitions(request: CreatePartitionsRequest, context: Context) 
         made = await within(request.timeout_ms, work)
     except errors.TidelogError as problem:
         made = [problem] * len(wanted)
-    outcome.update(zip((one.name for one in wanted), made, strict=True))
+    outcome.update(zip((topic.name for topic in wanted), made, strict=True))
     results = [_result(name, outcome[name]) for name in counts]
     return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
 
@@ -70,7 +70,9 @@ def _added(topic: CreatePartitionsTopic, context: Context) -> int:
 
 
 def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
-    assignment = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+    assignment = (
+        None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
+    )
     return NewPartitions(topic.name, topic.count, assignment)
 
 
@@ -117,7 +119,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
 
 def _all(context: Context) -> list[TopicPartition]:
     topics = context.services.image().topics.values()
-    return [TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions]
+    return [TopicPartition(topic.name, partition.index) for topic in topics for partition in topic.partitions]
 
 
 def _named(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:

@@ -64,11 +64,11 @@ def list_partition_reassignments(
     image = context.services.image()
     response = ListPartitionReassignmentsResponse()
     if request.topics is None:
-        asked = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
+        requested = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
         named = [(image.topics.get(topic.name), topic.partition_indexes) for topic in request.topics]
-        asked = [(topic, indexes) for topic, indexes in named if topic is not None]  # type: ignore[misc]
-    for topic, indexes in asked:
+        requested = [(topic, indexes) for topic, indexes in named if topic is not None]  # type: ignore[misc]
+    for topic, indexes in requested:
         moving = _moving(topic, indexes)
         if moving:
             response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))
@@ -76,14 +76,14 @@ def list_partition_reassignments(
 
 
 def _moving(topic: TopicImage, indexes: Sequence[int]) -> list[OngoingPartitionReassignment]:
-    known = (topic.partitions[index] for index in indexes if 0 <= index < len(topic.partitions))
+    partitions = (topic.partitions[index] for index in indexes if 0 <= index < len(topic.partitions))
     return [
         OngoingPartitionReassignment(
-            partition_index=one.index,
-            replicas=list(one.replicas),
-            adding_replicas=list(one.adding),
-            removing_replicas=list(one.removing),
+            partition_index=partition.index,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding),
+            removing_replicas=list(partition.removing),
         )
-        for one in known
-        if one.adding or one.removing
+        for partition in partitions
+        if partition.adding or partition.removing
     ]

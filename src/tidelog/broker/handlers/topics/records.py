@@ -18,13 +18,13 @@ async def delete_records(request: DeleteRecordsRequest, context: Context) -> Del
     response = DeleteRecordsResponse()
     for topic in request.topics:
         answered = DeleteRecordsTopicResult(name=topic.name)
-        for number, asked in enumerate(topic.partitions, 1):
+        for number, requested in enumerate(topic.partitions, 1):
             if number % PARTITIONS_A_TURN == 0:
                 await asyncio.sleep(0)
-            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+            result = DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=-1)
             try:
-                partition = context.services.partitions.led_here(topic.name, asked.partition_index)
-                result.low_watermark = partition.delete_records(asked.offset)
+                partition = context.services.partitions.led_here(topic.name, requested.partition_index)
+                result.low_watermark = partition.delete_records(requested.offset)
             except errors.TidelogError as problem:
                 result.error_code = problem.code
             answered.partitions.append(result)

@@ -72,11 +72,11 @@ def _partitions(topic: CreatableTopic, context: Context) -> int:
 
 
 def _wanted(topic: CreatableTopic) -> TopicSpec:
-    assignment = {one.partition_index: one.broker_ids for one in topic.assignments}
+    assignment = {assigned.partition_index: assigned.broker_ids for assigned in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise errors.InvalidReplicaAssignment(f"topic {topic.name!r}: a partition is assigned twice")
     # Of a setting that is given twice the last value counts, as in Kafka.
-    configs = {one.name: one.value for one in topic.configs}
+    configs = {config.name: config.value for config in topic.configs}
     return TopicSpec(topic.name, topic.num_partitions, topic.replication_factor, assignment or None, configs)
 
 
@@ -103,10 +103,10 @@ def _created(name: str, outcome: TopicPlan | Refused, context: Context) -> Creat
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    asked = request.topics
+    requested = request.topics
     if context.version < _IDS_FROM:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    wanted, results = _sorted_out(asked, context)
+        requested = [DeleteTopicState(name=name) for name in request.topic_names]
+    wanted, results = _sorted_out(requested, context)
     mutations = Mutations(context, _STRICT_DELETION_FROM)
     wanted = list(_affordable(wanted, results, mutations, context))
     outcome: Sequence[TopicImage | Refused]
@@ -115,8 +115,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
         outcome = await within(request.timeout_ms, context.services.controller.delete_topics(wanted))
     except Refused as problem:
         outcome = [problem] * len(wanted)
-    for one, done in zip(wanted, outcome, strict=True):
-        name, topic_id = (one, _NO_ID) if isinstance(one, str) else (None, one)
+    for name_or_id, done in zip(wanted, outcome, strict=True):
+        name, topic_id = (name_or_id, _NO_ID) if isinstance(name_or_id, str) else (None, name_or_id)
         if isinstance(done, TopicImage):
             results.append(DeletableTopicResult(name=done.name, topic_id=done.id))
         else:
@@ -132,38 +132,42 @@ def _affordable(
 ) -> Iterator[str | UUID]:
     """What the quota leaves of `wanted`; answers for the others are added to `results`."""
     image = context.services.image()
-    for one in wanted:
-        topic = image.topics.get(one) if isinstance(one, str) else image.topic_by_id(one)
+    for name_or_id in wanted:
+        topic = image.topics.get(name_or_id) if isinstance(name_or_id, str) else image.topic_by_id(name_or_id)
         try:
             if topic is not None and context.services.config().delete_topic_enable:
                 mutations.charge(len(topic.partitions))
         except Refused as problem:
-            name, topic_id = (one, _NO_ID) if isinstance(one, str) else (None, one)
+            name, topic_id = (name_or_id, _NO_ID) if isinstance(name_or_id, str) else (None, name_or_id)
             results.append(_refused(name, topic_id, problem))
         else:
-            yield one
+            yield name_or_id
 
 
 def _sorted_out(
-    asked: Sequence[DeleteTopicState], context: Context
+    requested: Sequence[DeleteTopicState], context: Context
 ) -> tuple[list[str | UUID], list[DeletableTopicResult]]:
     """(what can be deleted, the answers for what cannot)"""
-    names = Counter(topic.name for topic in asked if topic.name is not None)
-    ids = Counter(topic.topic_id for topic in asked if topic.topic_id != _NO_ID)
+    names = Counter(topic.name for topic in requested if topic.name is not None)
+    ids = Counter(topic.topic_id for topic in requested if topic.topic_id != _NO_ID)
     image = context.services.image()
     wanted: dict[str | UUID, None] = {}
     refused: dict[tuple[str | None, UUID], str] = {}
-    for topic in asked:
+    for topic in requested:
         name, topic_id = topic.name, topic.topic_id
-        known = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
+        topic_image = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
         if name is None and topic_id == _NO_ID:
             refused[name, topic_id] = "neither a name nor an id is given"
         elif name is not None and topic_id != _NO_ID:
             refused[name, topic_id] = f"topic {name!r} is given by name and by id: give one of them"
         elif (name is not None and names[name] > 1) or ids[topic_id] > 1:
             refused[name, topic_id] = f"topic {topic_id if name is None else name} is asked for twice"
-        elif known is not None and (known.id in ids if name is not None else known.name in names):
-            refused[known.name, known.id] = f"topic {known.name} is asked for by name and by id"
+        elif topic_image is not None and (
+            topic_image.id in ids if name is not None else topic_image.name in names
+        ):
+            refused[topic_image.name, topic_image.id] = (
+                f"topic {topic_image.name} is asked for by name and by id"
+            )
         else:
             wanted[topic_id if name is None else name] = None
     results = [_refused(*key, errors.InvalidRequest(why)) for key, why in refused.items()]

@@ -53,14 +53,14 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
             else:
                 partition.active_producers = [
                     ProducerState(
-                        producer_id=one.id,
-                        producer_epoch=one.epoch,
-                        last_sequence=one.last_sequence,
-                        last_timestamp=one.timestamp,
-                        coordinator_epoch=one.coordinator_epoch,
-                        current_txn_start_offset=one.transaction_start,
+                        producer_id=producer.id,
+                        producer_epoch=producer.epoch,
+                        last_sequence=producer.last_sequence,
+                        last_timestamp=producer.timestamp,
+                        coordinator_epoch=producer.coordinator_epoch,
+                        current_txn_start_offset=producer.transaction_start,
                     )
-                    for one in log.producers
+                    for producer in log.producers
                 ]
             answered.partitions.append(partition)
         response.topics.append(answered)

@@ -65,37 +65,39 @@ async def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     if context.version >= _BATCHED_FROM:
         results = []
-        for one in request.transactions:
-            codes = await _add(one, context)
-            results.append(AddPartitionsToTxnResult(one.transactional_id, _by_topic(codes)))
+        for transaction in request.transactions:
+            codes = await _add(transaction, context)
+            results.append(AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(codes)))
         return AddPartitionsToTxnResponse(results_by_transaction=results)
-    one = AddPartitionsToTxnTransaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _add(one, context)))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=_by_topic(await _add(transaction, context))
+    )
 
 
-async def _add(asked: AddPartitionsToTxnTransaction, context: Context) -> Codes:
-    names = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+async def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> Codes:
+    names = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     codes = _refusals(names, context)
     if codes:
         return {name: codes.get(name, errors.OperationNotAttempted.code) for name in names}
-    instance = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
+    instance = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     transactions = context.services.transactions
-    if asked.verify_only:
+    if transaction.verify_only:
         for name in names:
             try:
-                await transactions.verify(asked.transactional_id, instance, name)
+                await transactions.verify(transaction.transactional_id, instance, name)
             except errors.TidelogError as problem:
                 codes[name] = problem.code
         return {name: codes.get(name, 0) for name in names}
     version = EPOCH_BUMPS_FROM if context.version >= _BATCHED_FROM else 0
     code = 0
     try:
-        await transactions.add_partitions(asked.transactional_id, instance, frozenset(names), version)
+        await transactions.add_partitions(transaction.transactional_id, instance, frozenset(names), version)
     except errors.TidelogError as problem:
         code = _understood(problem, context.version, _FENCED_FROM)
     return dict.fromkeys(names, code)
@@ -209,17 +211,17 @@ async def describe_transactions(
 
 async def _described(transactional_id: str, context: Context) -> TransactionState:
     try:
-        known = await context.services.transactions.described(transactional_id)
+        transaction = await context.services.transactions.described(transactional_id)
     except errors.TidelogError as problem:
         return TransactionState(error_code=problem.code, transactional_id=transactional_id)
     return TransactionState(
         transactional_id=transactional_id,
-        transaction_state=known.state.title,
-        transaction_timeout_ms=known.timeout_ms,
-        transaction_start_time_ms=known.started_ms,
-        producer_id=known.producer_id,
-        producer_epoch=known.epoch,
-        topics=[TopicData(topic, indexes) for topic, indexes in by_topic(known.partitions).items()],
+        transaction_state=transaction.state.title,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=[TopicData(topic, indexes) for topic, indexes in by_topic(transaction.partitions).items()],
     )
 
 
@@ -228,22 +230,22 @@ def list_transactions(request: ListTransactionsRequest, context: Context) -> Lis
     try:
         pattern = _pattern(request.transactional_id_pattern)
         listed = [
-            ListedTransaction(known.id, known.producer_id, known.state.title)
-            for known in context.services.transactions.all()
-            if _wanted(known, request, context.services.clock.now_ms())
-            and (pattern is None or pattern.fullmatch(known.id))
+            ListedTransaction(transaction.id, transaction.producer_id, transaction.state.title)
+            for transaction in context.services.transactions.all()
+            if _wanted(transaction, request, context.services.clock.now_ms())
+            and (pattern is None or pattern.fullmatch(transaction.id))
         ]
     except errors.TidelogError as problem:
         return ListTransactionsResponse(error_code=problem.code)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
 
-def _wanted(known: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    if request.producer_id_filters and known.producer_id not in request.producer_id_filters:
+def _wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
         return False
-    if request.state_filters and known.state.title not in request.state_filters:
+    if request.state_filters and transaction.state.title not in request.state_filters:
         return False
-    return request.duration_filter < 0 or now_ms - known.started_ms > request.duration_filter
+    return request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter
 
 
 def _pattern(text: str | None) -> Any:

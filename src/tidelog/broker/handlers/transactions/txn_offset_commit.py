@@ -34,22 +34,22 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -
     topics = []
     for topic in request.topics:
         answered = TxnOffsetCommitResponseTopic(name=topic.name)
-        known = context.services.image().topics.get(topic.name)
-        for asked in topic.partitions:
-            row = TxnOffsetCommitResponsePartition(asked.partition_index, 0)
+        topic_image = context.services.image().topics.get(topic.name)
+        for requested in topic.partitions:
+            row = TxnOffsetCommitResponsePartition(requested.partition_index, 0)
             answered.partitions.append(row)
-            if known is None or not 0 <= asked.partition_index < len(known.partitions):
+            if topic_image is None or not 0 <= requested.partition_index < len(topic_image.partitions):
                 row.error_code = errors.UnknownTopicOrPartition.code
                 continue
             rows.append(row)
             commits.append(
                 OffsetCommit(
                     topic.name,
-                    known.id if known is not None else UUID(int=0),
-                    asked.partition_index,
-                    asked.committed_offset,
-                    asked.committed_leader_epoch,
-                    asked.committed_metadata,
+                    topic_image.id if topic_image is not None else UUID(int=0),
+                    requested.partition_index,
+                    requested.committed_offset,
+                    requested.committed_leader_epoch,
+                    requested.committed_metadata,
                 )
             )
         topics.append(answered)
