@@ -189,7 +189,9 @@ async def offset_fetch(request: Any, context: Context, handle: Handler) -> Any:
     response = await answered(handle, request, context)
     for group in response.groups:
         if group.group_id not in hidden:  # it was asked for everything
-            group.topics, _ = split(context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name)
+            group.topics, _ = split(
+                context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name, asked=False
+            )
         for topic in hidden.get(group.group_id, ()):
             parts = [
                 fetch.OffsetFetchResponsePartitions(index, -1, -1, "", TOPIC_REFUSED)
@@ -214,7 +216,9 @@ async def _fetch_of_one_group(request: Any, context: Context, handle: Handler) -
         request.topics, refused = split(context, Op.DESCRIBE, TOPIC, request.topics, lambda topic: topic.name)
     response = await answered(handle, request, context)
     if asks_all:
-        response.topics, _ = split(context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name)
+        response.topics, _ = split(
+            context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name, asked=False
+        )
     response.topics += [_unfetched(topic, TOPIC_REFUSED) for topic in refused]
     return response
 
