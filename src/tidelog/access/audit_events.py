@@ -6,8 +6,8 @@ the client sent.  `RepeatedEvents` adds up what a client can cause as often as i
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 NAME_CHARACTERS_MAX = 300
@@ -16,6 +16,7 @@ CHANGED_MAX = 50
 SUCCESS, FAILURE, DENIED = OUTCOMES = ("success", "failure", "denied")
 AUTHENTICATION, AUTHORIZATION, CHANGE, AUDIT = "authentication", "authorization", "change", "audit"
 OTHERS = "(others)"
+_EPOCH = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 HIDDEN = "[hidden]"
 """In place of a secret."""
 
@@ -107,8 +108,7 @@ def _bounded(value: Any, depth: int = 0) -> Any:
 
 
 def _shown_time(time_ms: int) -> str:
-    seconds, ms = divmod(time_ms, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{ms:03d}Z"
+    return f"{(_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec='milliseconds')}Z"
 
 
 class _Repeats:

@@ -153,10 +153,7 @@ class Broker:
         services = self._services(node)
         router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
-        if any("GSSAPI" in security.mechanisms for security in given.security.values() if security.has_login):
-            from tidelog.broker.kerberos import check_keytabs
-
-            check_keytabs(given.security)
+        self._check_keytabs()
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
@@ -263,6 +260,13 @@ class Broker:
         self._transactions.start()
         self._registry = SchemaRegistry(node, controller, self._partitions, clock)
         self._registry.start()
+
+    def _check_keytabs(self) -> None:
+        listeners = self._given.security
+        if any("GSSAPI" in security.mechanisms for security in listeners.values() if security.has_login):
+            from tidelog.broker.kerberos import check_keytabs
+
+            check_keytabs(listeners)
 
     def _start_auditing(self, node: NodeId) -> None:
         if not self._given.audits or not self._given.tidelog_audit_topic:

@@ -21,7 +21,7 @@ EVENTS = ("authentication", "authorization", "change", "audit")
 SEEN_IDS_MAX = 10_000
 
 
-class Wanted(NamedTuple):
+class AuditFilter(NamedTuple):
     """Which events to show; None: any."""
 
     user: str | None
@@ -89,7 +89,7 @@ def audit(
     follow: bool,
     topic: str,
 ) -> None:
-    wanted = Wanted(user, outcome, event, resource)
+    wanted = AuditFilter(user, outcome, event, resource)
     start_ms = since.value if since is not None and since.kind == "time" else None
     show = json.dumps if session.json else shown
     try:
@@ -103,7 +103,7 @@ def audit(
 async def _show(
     session: Session,
     topic: str,
-    wanted: Wanted,
+    wanted: AuditFilter,
     start_ms: int | None,
     follow: bool,
     show: Callable[[dict[str, Any]], str],
