@@ -24,6 +24,7 @@ from bench.load import (
     memory,
     produce,
     scrape,
+    security,
     small,
     spark,
     start,
@@ -49,6 +50,7 @@ SCENARIOS = [
         spark,
         scrape,
         hostile,
+        security,
     )
 ]
 # Not a scenario: its figures are of the clients, on the same broker.
