@@ -10,7 +10,8 @@ from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import MECHANISMS, ListenerSecurity
 from tidelog.config.oauth import TokenClient
 from tidelog.errors import InvalidConfig
-from tidelog.net.sasl import KerberosLogin, Token
+from tidelog.net.kerberos_login import KerberosLogin
+from tidelog.net.sasl import Token
 from tidelog.net.tls_files import TlsContext, client_context
 from tidelog.net.token_client import ClientCredentials
 

@@ -6,10 +6,11 @@ import asyncio
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tidelog import errors
 from tidelog.net import on_behalf
+from tidelog.net.kerberos_login import KerberosLogin
 from tidelog.net.requester import Requester
 from tidelog.net.scram_client import HASHES, ScramClient
 from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -21,14 +22,6 @@ Token = Callable[[], str | Awaitable[str]]
 
 STEPS_MAX = 8
 """Of a GSSAPI exchange."""
-
-
-class KerberosLogin(NamedTuple):
-    service_name: str
-    """The first part of the brokers' principals."""
-    principal: str | None
-    keytab: str | None
-    """None: the tickets that `kinit` got."""
 
 
 class Login(Protocol):

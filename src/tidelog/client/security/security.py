@@ -9,7 +9,7 @@ from errno import ENOENT
 from os import PathLike, fspath
 from os.path import isfile
 
-from tidelog.net.sasl import KerberosLogin
+from tidelog.net.kerberos_login import KerberosLogin
 
 Path = str | PathLike[str]
 Token = Callable[[], str | Awaitable[str]]
