@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.conformance.process import BrokerProcess, free_port, wait_until
 
 VERSION = "4.3.1"
-READY_SECONDS_MAX = 90
+READY_SECONDS_MAX = 180
 START_ATTEMPTS_MAX = 3
 
 # A small JVM that starts quickly; nothing here measures speed.

@@ -15,7 +15,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-READ_SECONDS_MAX = 30
+READ_SECONDS_MAX = 180
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

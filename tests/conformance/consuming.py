@@ -11,7 +11,7 @@ from tidelog.aio import Consumer, Record, TopicPartition
 
 T = TypeVar("T")
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 
 
 def run(scenario: Coroutine[Any, Any, T]) -> T:

@@ -25,7 +25,7 @@ GROUP_MAX_SIZE_REACHED = 81
 FENCED_INSTANCE_ID = 82
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 
-COORDINATOR_SECONDS_MAX = 30
+COORDINATOR_SECONDS_MAX = 180
 
 
 def await_coordinator(connection: Connection, group: str) -> None:

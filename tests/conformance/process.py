@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-STOP_SECONDS_MAX = 60
+from tidelog.testing.claimed_port import ClaimedPort
+
+STOP_SECONDS_MAX = 180
 
 
 class BrokerProcess:
@@ -91,33 +92,30 @@ class BrokerProcess:
             ) from None
 
 
-CLAIMS_MAX = 200  # each takes a file descriptor; brokers of so many tests ago are listening, or gone
-_claims: deque[socket.socket] = deque()
+CLAIMS_MAX = 300  # each takes a file descriptor; brokers of so many claims ago are listening, or gone
+PORTS = (
+    10_000,
+    20_900,
+)  # with the HTTP ports of `tidelog dev`, 1,000 above its brokers', below those of its etcd
+_claims: deque[ClaimedPort] = deque()
 
 
 def free_ports(apart: Sequence[int] = (0,)) -> int:
-    """The first of some ports that lie so far from it, all free.
-
-    They are below the range that outgoing connections take their ports from, and below the one of `tidelog dev`, so that a
-    restart finds them free again; no other test is given one of them meanwhile: a broker that is down keeps its address.
-    """
+    """The first of some ports that lie so far from it, all claimed: a broker that is down keeps its address."""
     while True:
         # Tests may seed the shared generator, which would make two of them draw the same ports.
-        first = random.SystemRandom().randrange(10_000, 22_000)
-        claims: list[socket.socket] = []
+        first = random.SystemRandom().randrange(*PORTS)
+        claims: list[ClaimedPort] = []
         try:
-            for port in (first + each for each in apart):
-                claims.append(socket.socket(socket.AF_UNIX))
-                claims[-1].bind(f"\0tidelog-test-port-{port}")  # an abstract name: it goes with the process
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
+            for each in apart:
+                claims.append(ClaimedPort(first + each))
         except OSError:
             for claim in claims:
-                claim.close()
+                claim.release()
             continue
         _claims.extend(claims)
         while len(_claims) > CLAIMS_MAX:
-            _claims.popleft().close()
+            _claims.popleft().release()
         return first
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 HOME = "\x1b[H"
 _STYLES = re.compile(r"\x1b\[\??[0-9;]*[a-zA-Z]")
 

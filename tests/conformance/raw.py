@@ -26,7 +26,7 @@ from kio.static.constants import EntityType
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
 ZERO_UUID = uuid.UUID(int=0)
-RESPONSE_SECONDS_MAX = 30
+RESPONSE_SECONDS_MAX = 180
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 
 

@@ -22,7 +22,7 @@ GAP = 0
 GROUP = 32  # the type of a group in requests about settings
 JOIN, LEAVE = 0, -1
 FINAL = -1
-RESPONSE_SECONDS_MAX = 30
+RESPONSE_SECONDS_MAX = 180
 EVERY_S = 0.1
 
 # What the broker allows groups to set, and small topics for one broker.

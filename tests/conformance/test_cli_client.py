@@ -23,7 +23,7 @@ from tidelog.aio import (
     TopicPartition,
 )
 
-SECONDS_MAX = 120
+SECONDS_MAX = 180
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

@@ -30,7 +30,7 @@ from tests.conformance.test_group_clients import (
 )
 from tests.conformance.topics import create_topic
 
-SETTLE_SECONDS_MAX = 60
+SETTLE_SECONDS_MAX = 180
 # A member that died is noticed soon.
 SOON = {
     "group.consumer.min.session.timeout.ms": "3000",

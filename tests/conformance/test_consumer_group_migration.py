@@ -15,7 +15,7 @@ from tests.conformance.members import Member, await_coordinator, subscription
 from tests.conformance.raw import Connection
 
 PARTITIONS = 4
-SECONDS_MAX = 30
+SECONDS_MAX = 180
 
 
 def assignment(topic: str, *partitions: int) -> bytes:

@@ -21,7 +21,7 @@ from tests.conformance.raw import Connection
 from tests.conformance.topics import create_topic
 
 PARTITIONS = 6
-SETTLE_SECONDS_MAX = 90
+SETTLE_SECONDS_MAX = 180
 EACH = [
     ("confluent", "range"),
     ("confluent", "roundrobin"),

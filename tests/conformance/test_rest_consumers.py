@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(ON_KAFKA, reason="Apache Kafka has no REST proxy
 Names = Callable[[], str]
 Topics = Callable[..., str]
 V2 = "application/vnd.kafka.v2+json"
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def of(name: str) -> str:

@@ -18,7 +18,7 @@ from tests.conformance.process import BrokerProcess
 from tests.conformance.share_client import set_group
 from tests.conformance.topics import create_topic
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 
 
 @pytest.fixture

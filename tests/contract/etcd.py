@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance.process import free_port
 
-READY_SECONDS_MAX = 30
+READY_SECONDS_MAX = 180
 INSTALL = "apt-get install etcd-server"
 
 

@@ -13,7 +13,7 @@ from tests.contract.etcd import Etcd
 from tests.contract.world import RealEtcd
 from tidelog.metadata.store import Changes, Put, RolledBack
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 async def test_a_watch_is_told_that_etcd_has_lost_what_it_had_told(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.contract.world import RealEtcd, SimulatedEtcd, SimulatedSqlite, ThreadedSqlite, World
+from tests.contract.world import (
+    RealEtcd,
+    SharedOnSocket,
+    SimulatedEtcd,
+    SimulatedSqlite,
+    ThreadedSqlite,
+    World,
+)
 from tidelog.metadata.store import (
     ABSENT,
     Changes,
@@ -32,6 +39,7 @@ LONG_MS = 20_000
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated sqlite": lambda request: SimulatedSqlite(),
     "threaded sqlite": lambda request: ThreadedSqlite(request.getfixturevalue("tmp_path")),
+    "shared on a socket": lambda request: SharedOnSocket(request.getfixturevalue("tmp_path")),
     "etcd": lambda request: RealEtcd(request.getfixturevalue("etcd")),
     "simulated etcd": lambda request: SimulatedEtcd(Weather()),
     "slow simulated etcd": lambda request: SimulatedEtcd(Weather(delay_ms_max=15)),

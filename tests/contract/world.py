@@ -17,12 +17,14 @@ from tidelog.clock import Clock, SystemClock
 from tidelog.metadata.etcd import messages as messages
 from tidelog.metadata.etcd.client import EtcdAccess, EtcdClient
 from tidelog.metadata.etcd.store import EtcdStore
+from tidelog.metadata.local.server import LocalServer
+from tidelog.metadata.local.store import LocalStore
 from tidelog.metadata.sqlite.store import CHANGES_KEPT_MAX, SqliteStore, connect
 from tidelog.metadata.store import MetadataStore, Put, Unanswered
 from tidelog.testing import VirtualClock, VirtualMetadata, Weather
 from tidelog.testing.metadata import VirtualStore
 
-SECONDS_MAX = 120
+SECONDS_MAX = 180
 WRITER = "1"
 
 Scenario = Callable[["World"], Coroutine[Any, Any, None]]
@@ -109,6 +111,64 @@ class ThreadedSqlite:
             self._connection.close()
         self._connection = connect(self._path)
         return await SqliteStore.over(self._connection, self._executor, self._clock)
+
+    async def forget(self, store: MetadataStore) -> None:
+        await _change_much(store)
+
+
+class SharedOnSocket:
+    """A SQLite store behind a Unix socket, with the real thread and the real clock."""
+
+    ttl_ms = 100
+
+    def __init__(self, folder: Path) -> None:
+        # Deeper than the 107 bytes that the kernel takes.
+        self.folder = folder / ("d" * 100)
+        self.folder.mkdir()
+        self.socket = str(self.folder / "metadata.sock")
+        self._executor = ThreadPoolExecutor(1)
+        self._connection: sqlite3.Connection | None = None
+        self.server: LocalServer | None = None
+        self._stores: list[LocalStore] = []
+
+    def run(self, scenario: Scenario) -> None:
+        async def run_and_close() -> None:
+            try:
+                await asyncio.wait_for(scenario(self), SECONDS_MAX)
+            finally:
+                for store in self._stores:
+                    await store.abandon()
+                await self.kill_server()
+
+        try:
+            asyncio.run(run_and_close())
+        finally:
+            self._executor.shutdown()
+
+    async def start_server(self) -> None:
+        self._connection = connect(str(self.folder / "metadata.sqlite"))
+        shared = await SqliteStore.over(self._connection, self._executor, SystemClock())
+        self.server = LocalServer(shared, self.socket)
+        await self.server.start()
+
+    async def kill_server(self) -> None:
+        """Leases are not ended, as by SIGKILL; what was committed stays."""
+        if self.server is not None and self._connection is not None:
+            await self.server.close()
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
+        self.server = self._connection = None
+
+    def store(self) -> LocalStore:
+        """A store for another process, beside the existing ones."""
+        self._stores.append(LocalStore(self.socket))
+        return self._stores[-1]
+
+    async def open(self) -> LocalStore:
+        if self.server is None:
+            await self.start_server()
+        for store in self._stores:
+            await store.abandon()
+        return self.store()
 
     async def forget(self, store: MetadataStore) -> None:
         await _change_much(store)

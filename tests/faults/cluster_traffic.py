@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 
 QUIET = {"log_level": 0}
-FLUSH_S = 60
+FLUSH_S = 180
 
 
 class Writer(threading.Thread):

@@ -17,8 +17,8 @@ from tests.faults.cluster_traffic import QUIET
 
 ANSWER_S = 4
 CALL_S = 20
-ENDED_S = 90
-SEEN_S = 30
+ENDED_S = 180
+SEEN_S = 180
 
 
 class TransactionalWriter(threading.Thread):

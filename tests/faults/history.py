@@ -10,7 +10,7 @@ import confluent_kafka
 from tests.conformance.raw import Connection
 from tests.conformance.topics import list_offset, read_all
 
-FLUSH_SECONDS_MAX = 60
+FLUSH_SECONDS_MAX = 180
 
 
 class Writer:

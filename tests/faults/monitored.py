@@ -19,7 +19,7 @@ from tests.conformance.process import free_port
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "tidelog.rules.yml"
-READY_S_MAX = 30
+READY_S_MAX = 180
 PACKAGES = {"prometheus": "prometheus", "promtool": "prometheus", "amtool": "prometheus-alertmanager"}
 
 

@@ -31,7 +31,8 @@ DISK_KIB = 96 * 1024
 ETCD_DISK_KIB = 512 * 1024  # it reserves 64 MB for its log, and as much again for the next one
 PORT = 9092
 TOPIC, PARTITIONS = "kept", 3
-SECONDS_MAX = 90
+SECONDS_MAX = 180
+CALL_S_MAX = 20.0
 SETTINGS = {
     # Short, so that a follower that is cut off leaves the set while the cut lasts.
     "replica.lag.time.max.ms": "1500",
@@ -105,13 +106,15 @@ class NetworkedCluster:
     # What it says of itself
 
     def metadata(self) -> Any:
-        """librdkafka keeps to the broker it asked first, dead or not, for as long as the call may take: short calls."""
-        deadline = time.monotonic() + SECONDS_MAX
+        """librdkafka keeps to the broker it asked first, dead or not, for as long as the call may take: short calls first,
+        and longer ones where the machine is busy."""
+        deadline, timeout_s = time.monotonic() + SECONDS_MAX, 2.0
         while True:
             try:
-                return self.admin.list_topics(timeout=2)
+                return self.admin.list_topics(timeout=timeout_s)
             except KafkaException:
                 assert time.monotonic() < deadline, "no broker answers"
+                timeout_s = min(2 * timeout_s, CALL_S_MAX)
 
     def leader(self, partition: int = 0) -> int:
         """The first machine, as long as nobody leads."""

@@ -28,7 +28,7 @@ from tidelog import Admin, Producer
 from tidelog import TopicPartition as OurTopicPartition
 from tidelog.errors import TidelogError
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 DISK_KIB = 64 * 1024
 DASHBOARD = DEPLOY / "grafana" / "tidelog.json"
 ALERTS = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]

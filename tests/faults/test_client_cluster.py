@@ -17,7 +17,7 @@ from tests.faults.test_dev import Dev
 from tidelog import Admin, Consumer, NewTopic, Producer, TidelogError, TopicPartition
 
 TOPIC, PARTITIONS = "followed", 3
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 
 
 @pytest.fixture

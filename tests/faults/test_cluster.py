@@ -21,7 +21,7 @@ from tests.faults.test_dev import Dev, alive, new_dev
 __all__ = ["new_dev"]
 
 TOPIC, PARTITIONS = "kept", 3
-SECONDS_MAX = 90
+SECONDS_MAX = 180
 
 
 class Cluster:

@@ -23,7 +23,7 @@ from tests.conformance.process import free_ports, wait_until
 from tests.conformance.pseudo_terminal import PseudoTerminal
 
 TIDELOG = str(Path(sys.executable).parent / "tidelog")
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 HTTP_APART = 1000
 
 
@@ -31,7 +31,7 @@ class Dev:
     """One `tidelog dev`, in a folder that outlives it."""
 
     def __init__(
-        self, folder: Path, brokers: int, etcd: int = 1, settings: Mapping[str, str] | None = None
+        self, folder: Path, brokers: int, etcd: int = 0, settings: Mapping[str, str] | None = None
     ) -> None:
         self.settings = settings or {}
         self.add_scram: tuple[str, ...] = ()
@@ -82,11 +82,11 @@ class Dev:
 
     def state(self) -> Any:
         path = self.folder / "dev.json"
-        return json.loads(path.read_text()) if path.exists() else {"brokers": [], "etcd": []}
+        return json.loads(path.read_text()) if path.exists() else {"brokers": [], "etcd": [], "store": []}
 
     def pids(self) -> list[int]:
         state = self.state()
-        return [one["pid"] for one in [*state["brokers"], *state["etcd"]]]
+        return [one["pid"] for one in [*state["brokers"], *state["etcd"], *state["store"]]]
 
     def restart(self, number: int) -> subprocess.CompletedProcess[str]:
         return run("dev", "restart", str(number), "--data", str(self.folder))
@@ -111,7 +111,7 @@ def alive(pid: int) -> bool:
 def new_dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
     made: list[Dev] = []
 
-    def make(brokers: int, etcd: int = 1, settings: Mapping[str, str] | None = None) -> Dev:
+    def make(brokers: int, etcd: int = 0, settings: Mapping[str, str] | None = None) -> Dev:
         made.append(Dev(tmp_path / "cluster", brokers, etcd, settings))
         return made[-1]
 
@@ -159,7 +159,7 @@ def test_a_cluster_starts_outlives_a_broker_and_stops_with_everything(new_dev: C
         (number, f"127.0.0.1:{dev.port + number - 1}", f"127.0.0.1:{dev.port + number + 999}")
         for number in (1, 2, 3)
     ]
-    assert len(state["etcd"]) == 1 and all(map(alive, dev.pids()))
+    assert len(state["store"]) == 1 and not state["etcd"] and all(map(alive, dev.pids()))
     for broker in state["brokers"]:
         with urllib.request.urlopen(f"http://{broker['http']}/health/ready", timeout=10) as answer:
             assert answer.status == 200
@@ -219,7 +219,7 @@ def test_three_members_of_etcd_and_one_broker_that_is_restarted_while_it_runs(
 
 
 def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., Dev], tmp_path: Path) -> None:
-    dev = new_dev(1)
+    dev = new_dev(1, etcd=1)
     nobody = dev.restart(1)
     assert nobody.returncode == 1 and "no `tidelog dev` runs" in nobody.stderr
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., D
         assert len(nowhere.stderr.splitlines()) == 1
 
     assert dev.start(PATH=str(tmp_path)) == ""
-    assert "apt-get install etcd-server" in dev.said
+    assert "leave --etcd out" in dev.said and "apt-get install etcd-server" in dev.said
 
     with socket.create_server(("127.0.0.1", dev.port)):
         assert dev.start() == ""
@@ -244,8 +244,50 @@ def test_what_cannot_be_done_is_refused_with_the_reason(new_dev: Callable[..., D
     unknown = dev.restart(7)
     assert unknown.returncode == 1 and "broker 7 does not exist" in unknown.stderr
     assert dev.end()[0] == 0
-    more = run("dev", *dev.options()[:-1], "3")
-    assert more.returncode == 1 and "--etcd 1" in more.stderr
+    for members in ("0", "3"):
+        more = run("dev", *dev.options()[:-1], members)
+        assert more.returncode == 1 and "start it with --etcd 1" in more.stderr
+
+
+def test_a_cluster_needs_no_etcd_and_keeps_its_own_metadata_store(
+    new_dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    dev = new_dev(3)
+    assert dev.start(PATH=str(tmp_path)) == f"ready kafka={dev.addresses}", dev.said
+    admin = AdminClient({"bootstrap.servers": dev.addresses})
+    topic = NewTopic("kept", 3, 3, config={"min.insync.replicas": "2"})
+    admin.create_topics([topic])["kept"].result(SECONDS_MAX)
+    send_to_all(dev.addresses, "kept", 3, b"first")
+
+    (store,) = dev.state()["store"]
+    os.kill(store["pid"], signal.SIGKILL)
+    wait_until(lambda: dev.state()["store"][0]["pid"] != store["pid"], SECONDS_MAX, "it is started again")
+
+    def created() -> bool:
+        answer = admin.create_topics([NewTopic("later", 3, 3)], request_timeout=SECONDS_MAX)["later"]
+        try:
+            answer.result(SECONDS_MAX)
+        except confluent_kafka.KafkaException as problem:
+            if problem.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                return True
+            assert problem.args[0].retriable() or "replication factor" in str(problem).lower(), problem
+            return False
+        return True
+
+    wait_until(created, SECONDS_MAX, "the brokers are registered again")
+    send_to_all(dev.addresses, "kept", 3, b"second")
+    assert ends(dev.addresses, "kept", 3) == [2] * 3
+    pids = dev.pids()
+    code, said = dev.end()
+    assert code == 0 and not any(map(alive, pids))
+    assert f"metadata store (process {store['pid']}) has ended: it is started again" in said
+    assert "Running 3 brokers and a metadata store in" in said
+
+    other = run("dev", *dev.options()[:-1], "1")
+    assert other.returncode == 1 and "start it without --etcd" in other.stderr
+    assert dev.start() == f"ready kafka={dev.addresses}", dev.said
+    assert ends(dev.addresses, "kept", 3) == [2] * 3
+    assert dev.end()[0] == 0
 
 
 def test_what_a_killed_command_left_behind_is_ended_by_the_next_one(new_dev: Callable[..., Dev]) -> None:
@@ -266,7 +308,7 @@ def test_it_can_be_stopped_while_it_starts(new_dev: Callable[..., Dev]) -> None:
     dev.process = subprocess.Popen(
         [TIDELOG, "dev", *dev.options()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_until(lambda: dev.state()["etcd"], SECONDS_MAX, "etcd is started", every=0.005)
+    wait_until(lambda: dev.state()["store"], SECONDS_MAX, "the store is started", every=0.005)
     pids = dev.pids()
     code, _ = dev.end(signal.SIGTERM)
     assert code == 0

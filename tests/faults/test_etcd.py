@@ -24,7 +24,7 @@ from tests.faults.conftest import BrokerFactory
 from tidelog.metadata.records import broker_key
 from tidelog.types import NodeId
 
-SECONDS_MAX = 30
+SECONDS_MAX = 180
 AWAY_SECONDS = 4
 
 

@@ -35,7 +35,7 @@ from tidelog.gateways.metrics.families import FAMILIES
 
 __all__ = ["cluster"]
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 QUIET = {"log_level": 0}
 
 # What each test below moves; together that is all there is.

@@ -31,7 +31,7 @@ from tests.faults.broker import FaultyBroker
 from tests.faults.cluster_traffic import QUIET
 from tests.faults.test_dev import TIDELOG
 
-SECONDS_MAX = 90
+SECONDS_MAX = 180
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b"}
 SETTINGS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",

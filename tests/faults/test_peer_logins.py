@@ -17,7 +17,7 @@ from tidelog import Admin, NewTopic, Producer, Security
 
 __all__ = ["new_dev"]
 
-SECONDS_MAX = 90
+SECONDS_MAX = 180
 
 
 @pytest.fixture

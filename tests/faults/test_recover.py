@@ -21,7 +21,7 @@ from tests.faults.monitored import http_get, of, scrape
 from tests.faults.test_dev import TIDELOG
 from tidelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 FIRST, MORE = 20, 30
 
 

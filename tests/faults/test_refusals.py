@@ -88,6 +88,7 @@ def test_an_http_port_that_is_taken(running: FaultyBroker) -> None:
     running.stop()
     port = free_port()
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
         running.http = f"127.0.0.1:{port}"

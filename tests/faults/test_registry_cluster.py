@@ -23,7 +23,7 @@ from tests.faults.test_dev import Dev
 
 SCHEMAS = 30
 WRITERS = 6
-SECONDS_MAX = 90
+SECONDS_MAX = 180
 
 
 class Cluster:

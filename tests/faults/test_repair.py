@@ -27,7 +27,7 @@ from tidelog import TopicPartition as OurPartition
 TOPIC = "t"
 FOLDER = f"{TOPIC}-0"
 RECORDS = 400
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 SETTINGS = {
     "tidelog.broker.lease.ms": "1000",
     "replica.lag.time.max.ms": "3000",

@@ -22,7 +22,7 @@ from tests.faults.test_dev import TIDELOG, Dev, alive, new_dev
 
 __all__ = ["new_dev"]
 
-SECONDS_MAX = 90
+SECONDS_MAX = 180
 RECORDS = 300
 PASSWORD = "for-brokers-and-tests"
 

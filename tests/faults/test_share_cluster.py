@@ -23,7 +23,7 @@ from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 __all__ = ["new_dev"]
 
 TOPIC, GROUP, PARTITIONS, RECORDS = "jobs", "workers", 6, 6_000
-SECONDS_MAX = 120
+SECONDS_MAX = 180
 Place = tuple[int, int]  # partition, offset
 
 

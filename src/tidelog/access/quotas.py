@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tidelog.access.acls import plain_host
 from tidelog.errors import InvalidRequest
+from tidelog.metadata.tenants import check_tenant_name, check_value
 from tidelog.wire.client_quotas import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
@@ -24,6 +25,7 @@ from tidelog.wire.client_quotas import (
     IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    TENANT,
     USER,
     QuotaEntity,
 )
@@ -60,7 +62,7 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
     if not parts:
         raise InvalidRequest("Invalid empty client quota entity")
     for kind, name in parts.items():
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in (USER, CLIENT_ID, IP, TENANT):
             raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise InvalidRequest(f"Empty {kind} not supported")
@@ -68,6 +70,12 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
         raise InvalidRequest(
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
         )
+    if TENANT in parts:
+        if len(parts) > 1:
+            raise InvalidRequest(
+                "Invalid quota entity combination, a tenant should not be combined with others"
+            )
+        check_tenant_name(parts[TENANT] or "")
     ip = parts.get(IP)
     if ip is not None:
         try:
@@ -81,6 +89,9 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
     """InvalidRequest in Kafka's words when this entity cannot have this quota."""
+    if entity.tenant is not None:
+        check_value(key, value)
+        return
     if key not in ((CONNECTION_CREATION_RATE,) if entity.ip is not None else _CLIENT_KEYS):
         raise InvalidRequest(f"Invalid configuration key {key}")
     if math.isnan(value):
@@ -134,6 +145,12 @@ class Quotas:
         """False: `limit` answers None whoever asks."""
         defaults = any(default is not None for default in self._defaults.values())
         return defaults or any(key in self._by_key for key in _CLIENT_KEYS)
+
+    def tenant_limit(self, key: str, tenant: str) -> QuotaLimit | None:
+        """What all users of a tenant share on this broker; None: no limit."""
+        value = self._by_key.get(key, {}).get(QuotaEntity(tenant=tenant))
+        # No name of a user has the character NUL.
+        return None if value is None else QuotaLimit(value, ("\0tenant", tenant))
 
     def limit(self, key: str, user: str, client_id: str) -> QuotaLimit | None:
         """None: no limit.  `user` is the name of the principal, without its type."""

@@ -37,6 +37,7 @@ from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tallies import Tallies
+from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
@@ -163,6 +164,8 @@ class Broker:
         self.users_added = await add_first_users(controller, self._first_users)
         endpoints = endpoints_of(given, bound, around.host_name())
         await self._register(node, endpoints, http)
+        self._tenant_storage = TenantStorage(node, self._dirs, controller, self._gate)
+        self._run(self._tenant_storage.run(), "measuring what tenants store")
         self._repair = self._replicating.repair(self._dirs, self._whole_again)
         self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
@@ -352,10 +355,13 @@ class Broker:
             lambda: access.quota_windows,
             lambda: access.mutation_windows,
             around.clock.monotonic_ms,
+            lambda: access.tenants,
         )
         audit = AuditTrail(node, lambda: _audit_settings(controller.config()), around.clock)
         topic = self._given.tidelog_audit_topic if self._given.audits else ""
-        self._gate = gate = Gate(lambda: access.authorizer, quotas, audit, lambda: topic)
+        self._gate = gate = Gate(
+            lambda: access.authorizer, quotas, lambda: access.tenants, audit, lambda: topic
+        )
         gate.learned()
         keys = KeySource(around.clock)
         return Services(
@@ -431,6 +437,7 @@ class Broker:
             self._replicating.peers,
             self._scrubbers,
             self._repair,
+            self._tenant_storage,
         )
         rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(

@@ -56,7 +56,7 @@ def _is_loopback(host: str) -> bool:
 
 def powerless_broker(config: BrokerConfig, authorizer: Authorizer | None) -> str | None:
     """The warning for a cluster whose brokers come to each other as somebody without CLUSTER_ACTION."""
-    if authorizer is None or config.etcd is None:
+    if authorizer is None or config.metadata_address is None:
         return None
     for principal in _broker_principals(config):
         if not authorizer.allowed(

@@ -9,7 +9,7 @@ from random import Random
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.config.etcd_address import EtcdAddress
+from tidelog.config.metadata_address import EtcdAddress, SocketAddress
 from tidelog.extras import need
 from tidelog.metadata.sqlite.store import SqliteStore
 from tidelog.metadata.store import MetadataStore
@@ -19,8 +19,11 @@ METADATA_FILE = "metadata.sqlite"
 
 async def open_store(config: BrokerConfig, folder: str, clock: Clock, random: Random) -> MetadataStore:
     """Opens the store.  `folder`: the first log directory, which has SQLite's file."""
-    if config.etcd is not None:
-        return await _open_etcd(config, config.etcd, clock, random)
+    address = config.metadata_address
+    if isinstance(address, EtcdAddress):
+        return await _open_etcd(config, address, clock, random)
+    if isinstance(address, SocketAddress):
+        return await _open_local(address)
     os.makedirs(folder, exist_ok=True)
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
     return await SqliteStore.open(os.path.join(folder, METADATA_FILE), thread, clock)
@@ -44,6 +47,18 @@ async def _open_etcd(
     store = EtcdStore(EtcdClient(access, clock, random), address.root, str(config.node_id))
     try:
         await store.check_version()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+async def _open_local(address: SocketAddress) -> MetadataStore:
+    from tidelog.metadata.local.store import LocalStore
+
+    store = LocalStore(address.path)
+    try:
+        await store.check()
     except BaseException:
         await store.close()
         raise

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tidelog.access.acls import Authorizer, parse_super_users
 from tidelog.access.quotas import Quotas, QuotaWindows
 from tidelog.access.scram import ScramCredentials
+from tidelog.access.tenants import Tenants
 from tidelog.access.tokens import Tokens, TokenSettings
 from tidelog.config import BrokerConfig
 from tidelog.metadata.access_records import SECRET_BYTES
@@ -56,6 +57,13 @@ class Access:
             return Quotas({entity: quota.values for entity, quota in stored.items()}, producer, consumer)
 
         return self._kept("quotas", (stored, *defaults), make)
+
+    @property
+    def tenants(self) -> Tenants:
+        stored = self._image().quotas
+        return self._kept(
+            "tenants", (stored,), lambda: Tenants({entity: one.values for entity, one in stored.items()})
+        )
 
     @property
     def quota_windows(self) -> QuotaWindows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.pulse import Pulse
 from tidelog.broker.server import Server
+from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.replication.peers import Peers
 from tidelog.replication.repair import Repair
@@ -23,3 +24,4 @@ class Figures:
     peers: Peers
     scrubbers: Sequence[Scrubber]
     repair: Repair
+    tenant_storage: TenantStorage

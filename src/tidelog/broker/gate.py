@@ -1,8 +1,9 @@
 """The one gate that every request of every door passes: Kafka requests, HTTP requests, the produce shortcut, answers that
 are held back.
 
-The gate asks whether the session is authenticated, whether its principal may do what it asks for, and whether it is within
-its quota.  What it decides is cached on the session; a change of the rules makes those decisions void at once."""
+The gate asks whether the session is authenticated, whether what it asks for is within its tenant, whether its principal
+may do that, and whether it is within its quota.  What it decides is cached on the session; a change of the rules makes
+those decisions void at once."""
 
 from __future__ import annotations
 
@@ -11,14 +12,18 @@ from collections.abc import Callable
 from tidelog import errors
 from tidelog._speed.wire.session import Rules
 from tidelog.access.acls import Authorizer
+from tidelog.access.tenants import Tenant, Tenants
 from tidelog.broker.audit.trail import AuditTrail
 from tidelog.broker.quota_manager import QuotaManager
-from tidelog.broker.session import Session
+from tidelog.broker.session import ANONYMOUS, Session, Tenancy
+from tidelog.broker.tenant_connections import TenantConnections
+from tidelog.metadata.tenants import SEPARATOR
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 BEFORE_LOGIN = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
+_NO_TENANTS = Tenants({})
 _TOPIC, _CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
 _REFUSALS: dict[int, type[errors.TidelogError]] = {
     AclResourceType.TOPIC: errors.TopicAuthorizationFailed,
@@ -38,11 +43,12 @@ class Gate:
         self,
         authorizer: Callable[[], Authorizer | None] = lambda: None,
         quotas: QuotaManager | None = None,
+        tenants: Callable[[], Tenants] = lambda: _NO_TENANTS,
         audit: AuditTrail | None = None,
         protected: Callable[[], str] = str,
     ) -> None:
-        """`authorizer` answers None when none is configured: everybody may do everything then.  Without `quotas` nobody
-        is limited.  `protected` is the name of the audit topic, which only brokers write to."""
+        """`authorizer` answers None when none is configured: everybody may do everything then, each within their tenant.
+        Without `quotas` nobody is limited.  `protected` is the name of the audit topic, which only brokers write to."""
         self._authorizer = authorizer
         self.quotas = QuotaManager() if quotas is None else quotas
         self.audit = AuditTrail() if audit is None else audit
@@ -50,25 +56,53 @@ class Gate:
         self.rules = Rules()
         self.denials = 0
         self._learned: Authorizer | None = None
+        self._find_tenants = tenants
+        self.tenants = _NO_TENANTS
+        self.tenant_connections = TenantConnections()
+        self._full: frozenset[str] = frozenset()
+        """Tenants whose topics may not be written now: they store as much as they may."""
 
-    @property
-    def authorizes(self) -> bool:
-        """False: everybody may do everything."""
-        return self._authorizer() is not None
+    def tenants_are_full(self, names: frozenset[str]) -> None:
+        """These tenants, and no others, store as much as they may: what sessions remember is asked anew."""
+        if names != self._full:
+            self._full = names
+            self.rules.revision += 1
+
+    def is_full(self, topic: str) -> bool:
+        return bool(self._full) and topic.partition(SEPARATOR)[0] in self._full and SEPARATOR in topic
+
+    def authorizes(self, session: Session) -> bool:
+        """False: the session may do everything."""
+        return self._authorizer() is not None or self.tenant(session) is not None
+
+    def tenant(self, session: Session) -> Tenant | None:
+        """None: the session is of no tenant, and sees the whole cluster."""
+        tenancy = session.tenancy
+        if (
+            tenancy is None
+            or tenancy.tenants is not self.tenants
+            or tenancy.principal is not session.principal
+        ):
+            tenant = self.tenants.of(session.principal, session.groups)
+            tenancy = session.tenancy = Tenancy(tenant, self.tenants, session.principal)
+        return tenancy.tenant
 
     def learned(self) -> None:
         """The metadata or the settings may have changed: with another authorizer or other quotas, what sessions remember is
         asked anew."""
-        authorizer = self._authorizer()
-        if self.quotas.learned() or authorizer is not self._learned:
-            self._learned = authorizer
+        authorizer, tenants = self._authorizer(), self._find_tenants()
+        if self.quotas.learned() or authorizer is not self._learned or tenants is not self.tenants:
+            self._learned, self.tenants = authorizer, tenants
             self.rules.revision += 1
 
     # Is it known who asks?
 
-    def open(self, listener: str, peer: str, protocol: str = "PLAINTEXT") -> Session:
-        """For a new connection; where its protocol has no login it is admitted at once."""
+    def open(
+        self, listener: str, peer: str, protocol: str = "PLAINTEXT", principal: str = ANONYMOUS
+    ) -> Session:
+        """For a new connection; where its protocol has no login it is admitted at once.  `principal`: of its certificate."""
         session = Session(self.rules, listener, peer, protocol)
+        session.principal = principal
         if not protocol.startswith("SASL"):
             self.admitted(session)
         return session
@@ -100,6 +134,20 @@ class Gate:
 
     def sees(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """As `allows`, for what is left out of an answer, and for rights of which another one will do as well."""
+        tenant = self.tenant(session)
+        if tenant is not None and not tenant.holds(operation, kind, name):
+            return False
+        return self._allowed(session, operation, kind, name)
+
+    def administers(self, session: Session, operation: AclOperation) -> bool:
+        """Whether a tenant's session has this right on the cluster, which counts within its tenant only: to manage the
+        tenant's ACLs, users and quotas, and to see where its partitions are."""
+        tenant = self.tenant(session)
+        return (
+            tenant is not None and tenant.exists and self._allowed(session, operation, _CLUSTER, CLUSTER_NAME)
+        )
+
+    def _allowed(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         authorizer = self._authorizer()
         if authorizer is None:
             return True
@@ -122,6 +170,9 @@ class Gate:
 
     def allows_on_some(self, session: Session, operation: AclOperation, kind: AclResourceType) -> bool:
         """On at least one resource of this kind."""
+        tenant = self.tenant(session)
+        if tenant is not None and not tenant.exists:
+            return False
         authorizer = self._authorizer()
         return authorizer is None or authorizer.authorize_by_resource_type(
             session.principal, session.host, operation, kind, session.groups
@@ -133,7 +184,7 @@ class Gate:
             return True
         if not session.is_current():
             self._refresh(session)
-        if not self.allows(session, AclOperation.WRITE, _TOPIC, topic):
+        if self.is_full(topic) or not self.allows(session, AclOperation.WRITE, _TOPIC, topic):
             return False
         if topic == self._protected() and not self.allows(
             session, AclOperation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME
@@ -156,5 +207,5 @@ class Gate:
         return True
 
     def _refresh(self, session: Session) -> None:
-        session.decided(anywhere=self._authorizer() is None)
+        session.decided(anywhere=not self._full and not self.authorizes(session))
         self.quotas.renewed(session)

@@ -167,6 +167,7 @@ class Logins:
                 raise errors.SaslAuthenticationFailed(
                     f"Cannot change principals during re-authentication from {session.principal}: {exchange.principal}"
                 )
+            self._take_place(session, exchange)
         except errors.TidelogError as problem:
             session.authentication = None
             self.failed += 1
@@ -181,6 +182,15 @@ class Logins:
             raise
         session.authentication = None
         return answer, self._logged_in(session, exchange)
+
+    def _take_place(self, session: Session, exchange: Exchange) -> None:
+        """SaslAuthenticationFailed when the tenant of who logs in has no connection left."""
+        assert exchange.principal is not None
+        tenant = self._gate.tenants.of(exchange.principal, exchange.groups)
+        try:
+            self._gate.tenant_connections.took(session, tenant)
+        except errors.PolicyViolation as problem:
+            raise errors.SaslAuthenticationFailed(str(problem)) from None
 
     def _logged_in(self, session: Session, exchange: Exchange) -> int:
         assert exchange.principal is not None

@@ -6,7 +6,7 @@ are counted in `access.quota_budgets`; the router mutes connections and puts thr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from time import perf_counter_ns
 from types import coroutine
 from typing import Any, TypeVar
@@ -17,33 +17,45 @@ from tidelog.access.quotas import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    QuotaLimit,
     Quotas,
     QuotaWindows,
 )
+from tidelog.access.tenants import Tenants
 from tidelog.broker.session import Session
 
 T = TypeVar("T")
 U = TypeVar("U", bound=QuotaUse)
 UNLIMITED_BYTES = 1 << 62
 _NO_QUOTAS = Quotas({})
+_NO_TENANTS = Tenants({})
 PRODUCE, FETCH, REQUEST, MUTATION = KINDS = ("produce", "fetch", "request", "controller_mutation")
 OF_BROKERS = frozenset((27, 83, 84, 85, 86, 87))
 """WriteTxnMarkers and the share group states: what brokers ask each other costs clients nothing."""
 
 
 class SessionLimits:
-    """The budgets that a session is charged to; None: no limit.  Found anew when one of the first three is another."""
+    """The budgets that a session is charged to; None: no limit.  Found anew when one of the first four is another.  All
+    users of a tenant share the budgets of the tenant."""
 
-    __slots__ = ("client_id", "fetch", "mutation", "principal", "produce", "quotas", "time")
+    __slots__ = (
+        *("client_id", "fetch", "groups", "mutation", "principal", "produce", "quotas", "time"),
+        *("tenant_fetch", "tenant_mutation", "tenant_produce", "tenant_time"),
+    )
 
-    def __init__(self, quotas: Quotas, principal: str, client_id: str | None) -> None:
+    def __init__(self, quotas: Quotas, principal: str, groups: Sequence[str], client_id: str | None) -> None:
         self.quotas = quotas
         self.principal = principal
+        self.groups = groups
         self.client_id = client_id
         self.produce: ByteBudget | None = None
         self.fetch: ByteBudget | None = None
         self.time: TimeBudget | None = None
         self.mutation: MutationBudget | None = None
+        self.tenant_produce: ByteBudget | None = None
+        self.tenant_fetch: ByteBudget | None = None
+        self.tenant_time: TimeBudget | None = None
+        self.tenant_mutation: MutationBudget | None = None
 
 
 class QuotaManager:
@@ -53,8 +65,10 @@ class QuotaManager:
         windows: Callable[[], QuotaWindows] = QuotaWindows,
         mutation_windows: Callable[[], QuotaWindows] = QuotaWindows,
         now_ms: Callable[[], int] = lambda: 0,
+        tenants: Callable[[], Tenants] = lambda: _NO_TENANTS,
     ) -> None:
-        """`quotas` answers the same object until a quota changes; `now_ms` never goes back."""
+        """`quotas` and `tenants` answer the same object until a quota changes; `now_ms` never goes back."""
+        self._tenants = tenants
         self._quotas = quotas
         self.windows = windows
         self._mutation_windows = mutation_windows
@@ -86,12 +100,16 @@ class QuotaManager:
         throttle_ms = self._charge_time(session, limits, now_ms)
         if limits.produce is not None:
             by_bytes = limits.produce.charge_holder(session, size, now_ms)
-            if limits.time is not None:
+            if limits.time is not None or limits.tenant_time is not None:
                 # Requests that native code answers would not be measured.
                 limits.produce.leave(session)
             throttle_ms = max(throttle_ms, self._counted(PRODUCE, by_bytes))
-        elif limits.time is None:
+        elif limits.time is None and limits.tenant_time is None and limits.tenant_produce is None:
             session.produce_bytes_left = UNLIMITED_BYTES
+        if limits.tenant_produce is not None:
+            if limits.produce is not None:
+                limits.produce.leave(session)  # grants would pass by the budget of the tenant
+            throttle_ms = max(throttle_ms, self._counted(PRODUCE, limits.tenant_produce.charge(size, now_ms)))
         return throttle_ms
 
     def charge_request(self, session: Session, api_key: int) -> int:
@@ -103,25 +121,39 @@ class QuotaManager:
         """A fetch that comes now gets no records when this is not 0."""
         limits, now_ms = self._limits_of(session), self._now_ms()
         throttle_ms = self._charge_time(session, limits, now_ms)
-        by_bytes = 0 if limits.fetch is None else limits.fetch.over_ms(now_ms)
+        by_bytes = max(
+            0 if budget is None else budget.over_ms(now_ms) for budget in (limits.fetch, limits.tenant_fetch)
+        )
         return max(throttle_ms, self._counted(FETCH, by_bytes))
 
     def fetch_bytes_max(self, session: Session) -> int:
-        fetch = self._limits_of(session).fetch
-        return UNLIMITED_BYTES if fetch is None else fetch.bytes_max
+        limits = self._limits_of(session)
+        return min(
+            UNLIMITED_BYTES if budget is None else budget.bytes_max
+            for budget in (limits.fetch, limits.tenant_fetch)
+        )
 
     def charge_fetch(self, session: Session, size: int) -> int:
-        fetch = self._limits_of(session).fetch
-        return 0 if fetch is None else self._counted(FETCH, fetch.charge(size, self._now_ms()))
+        limits, now_ms = self._limits_of(session), self._now_ms()
+        waits_ms = [
+            budget.charge(size, now_ms)
+            for budget in (limits.fetch, limits.tenant_fetch)
+            if budget is not None
+        ]
+        return self._counted(FETCH, max(waits_ms, default=0))
 
     def charge_mutation(self, session: Session, partitions: int, strict: bool) -> int:
         """`strict`: the change may only be made when this is 0."""
         if not self.active:
             return 0
-        mutation = self._limits_of(session).mutation
-        if mutation is None or partitions <= 0:
+        limits, now_ms = self._limits_of(session), self._now_ms()
+        if partitions <= 0:
             return 0
-        return self._counted(MUTATION, mutation.charge(partitions, strict, self._now_ms()))
+        throttle_ms = 0
+        for mutation in (limits.tenant_mutation, limits.mutation):
+            if mutation is not None and not (strict and throttle_ms):
+                throttle_ms = max(throttle_ms, mutation.charge(partitions, strict, now_ms))
+        return self._counted(MUTATION, throttle_ms)
 
     def connection_rate(self, host: str) -> float | None:
         """New connections a second from this address; None: no limit."""
@@ -129,7 +161,8 @@ class QuotaManager:
 
     def measures(self, session: Session) -> bool:
         """The time that requests of this session take is limited."""
-        return self._limits_of(session).time is not None
+        limits = self._limits_of(session)
+        return limits.time is not None or limits.tenant_time is not None
 
     def renewed(self, session: Session) -> None:
         """The session is admitted, or the rules have changed."""
@@ -143,9 +176,12 @@ class QuotaManager:
 
     def _charge_time(self, session: Session, limits: SessionLimits, now_ms: int) -> int:
         taken_ns, session.handler_ns = session.handler_ns, 0
-        if limits.time is None:
-            return 0
-        return self._counted(REQUEST, limits.time.charge(taken_ns, now_ms))
+        waits_ms = [
+            budget.charge(taken_ns, now_ms)
+            for budget in (limits.time, limits.tenant_time)
+            if budget is not None
+        ]
+        return self._counted(REQUEST, max(waits_ms, default=0)) if waits_ms else 0
 
     def _counted(self, kind: str, throttle_ms: int) -> int:
         if throttle_ms > 0:
@@ -160,6 +196,7 @@ class QuotaManager:
             or limits.quotas is not self._known
             or limits.client_id != session.client_id
             or limits.principal != session.principal
+            or limits.groups != session.groups
         ):
             limits = self._find(session)
         return limits
@@ -169,24 +206,42 @@ class QuotaManager:
         if session.limits is None:
             session.handler_ns = 0
         session.produce_bytes_left = 0
-        limits = SessionLimits(self._known, session.principal, session.client_id)
+        limits = SessionLimits(self._known, session.principal, session.groups, session.client_id)
         limits.produce = self._budget(PRODUCER_BYTE_RATE, self._produce, self.windows, session)
         limits.fetch = self._budget(CONSUMER_BYTE_RATE, self._fetch, self.windows, session)
         limits.time = self._budget(REQUEST_PERCENTAGE, self._time, self.windows, session)
         limits.mutation = self._budget(
             CONTROLLER_MUTATION_RATE, self._mutation, self._mutation_windows, session
         )
+        tenant = self._tenants().of(session.principal, session.groups)
+        if tenant is not None:
+            self._find_of_tenant(limits, tenant.name)
         session.limits = limits
         return limits
+
+    def _find_of_tenant(self, limits: SessionLimits, tenant: str) -> None:
+        limits.tenant_produce = self._of_tenant(PRODUCER_BYTE_RATE, self._produce, self.windows, tenant)
+        limits.tenant_fetch = self._of_tenant(CONSUMER_BYTE_RATE, self._fetch, self.windows, tenant)
+        limits.tenant_time = self._of_tenant(REQUEST_PERCENTAGE, self._time, self.windows, tenant)
+        limits.tenant_mutation = self._of_tenant(
+            CONTROLLER_MUTATION_RATE, self._mutation, self._mutation_windows, tenant
+        )
+
+    def _of_tenant(
+        self, key: str, uses: QuotaUses[U], windows: Callable[[], QuotaWindows], tenant: str
+    ) -> U | None:
+        limit = self._known.tenant_limit(key, tenant)
+        return None if limit is None else self._used(limit, uses, windows)
+
+    def _used(self, limit: QuotaLimit, uses: QuotaUses[U], windows: Callable[[], QuotaWindows]) -> U:
+        number, size_ms = windows()
+        return uses.of(limit, self._now_ms(), number * size_ms)
 
     def _budget(
         self, key: str, uses: QuotaUses[U], windows: Callable[[], QuotaWindows], session: Session
     ) -> U | None:
         limit = self._known.limit(key, session.user, session.client_id or "")
-        if limit is None:
-            return None
-        number, size_ms = windows()
-        return uses.of(limit, self._now_ms(), number * size_ms)
+        return None if limit is None else self._used(limit, uses, windows)
 
 
 async def measured(work: Coroutine[Any, Any, T], session: Session) -> T:

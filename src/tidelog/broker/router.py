@@ -120,7 +120,7 @@ class Router:
         # Bytes after the last field are passed over, as Kafka does: some clients send a few.
         request, _ = decode(frame, version, at)
         context = self._context(connection, version)
-        if self.gate.authorizes:
+        if self.gate.authorizes(session):
             handle = self._guarded(route, handle)
         if self.gate.audit.enabled:
             handle = _recorded(route, handle)
@@ -178,7 +178,7 @@ class Router:
         try:
             decode, handle, _ = self._ready.get(route.api_key) or self._load(route)
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
-            if self.gate.authorizes:
+            if self.gate.authorizes(connection.session):
                 handle = self._guarded(route, handle)
             if self.gate.audit.enabled:
                 handle = _recorded(route, handle)
@@ -257,6 +257,10 @@ class Router:
     def connection_ended(self, connection: Connection) -> None:
         self._services.shares.connection_ended(connection.session.peer)
         self.tallies.clients.ended(connection)
+        tenant = self.gate.tenant(connection.session)
+        if tenant is not None:
+            self.tallies.tenants.of(tenant.name).add(connection)
+        self.gate.tenant_connections.ended(connection.session)
         self._quotas.ended(connection.session)
         connection.session.ended()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from tidelog import errors
 from tidelog._speed.wire.poller import Poller
 from tidelog.access.principals import NoRuleApplies, SslPrincipalMapper, distinguished_name
 from tidelog.broker.bounds.fair_threads import FairThreads
@@ -20,7 +21,7 @@ from tidelog.broker.bounds.strangers import Stranger, Strangers
 from tidelog.broker.connection import Connection
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
-from tidelog.broker.session import Session
+from tidelog.broker.session import ANONYMOUS, Session
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
 from tidelog.logs import SparingLog
@@ -267,11 +268,15 @@ class Server:
         stranger: Stranger | None = None,
     ) -> None:
         config = self._config()
-        session = self._gate.open(name, peer, security.protocol)
-        if principal is not None:
-            session.principal = principal
-            if not security.has_login:
-                self._gate.audit.logged_in(session, TLS)
+        session = self._gate.open(name, peer, security.protocol, principal or ANONYMOUS)
+        try:
+            self._gate.tenant_connections.took(session, self._gate.tenant(session))
+        except errors.PolicyViolation as problem:
+            self._tell_closed("connections_max", _host(peer), peer, str(problem))
+            stream.close()
+            return
+        if principal is not None and not security.has_login:
+            self._gate.audit.logged_in(session, TLS)
         connection = Connection(
             self._watcher(stream),
             stream,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from tidelog._speed.wire.connection import QueuedBytes
 from tidelog.broker.gate import Gate
@@ -19,6 +20,7 @@ from tidelog.types import NodeId
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
+    from tidelog.access.tenants import Tenant
     from tidelog.broker.access import Access
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.broker.login import Logins
@@ -122,6 +124,19 @@ class Context:
     def token_authenticated(self) -> bool:
         """The principal logged in with a delegation token, and may not make others with it."""
         return self.session.of_token
+
+    @property
+    def tenant(self) -> Tenant | None:
+        """None: the session sees the whole cluster."""
+        return self.services.gate.tenant(self.session)
+
+    def hides_topic(self, topic_id: UUID) -> bool:
+        """Whether a topic of this id exists outside of the session's tenant: it is answered as an id of no topic."""
+        tenant = self.tenant
+        if tenant is None:
+            return False
+        topic = self.services.image().topic_by_id(topic_id)
+        return topic is not None and not tenant.owns(topic.name)
 
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         return self.services.gate.allows(self.session, operation, kind, name)

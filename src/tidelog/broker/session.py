@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog._speed.wire.session import Rules, SessionState
 from tidelog.broker.refusals import Refusals
 from tidelog.broker.turns import Turns
 
 if TYPE_CHECKING:
+    from tidelog.access.tenants import Tenant, Tenants
     from tidelog.broker.quota_manager import SessionLimits
     from tidelog.types import NodeId
 
 ANONYMOUS = "User:ANONYMOUS"
+
+
+class Tenancy(NamedTuple):
+    """The tenant of a session, and what it was found with."""
+
+    tenant: Tenant | None
+    tenants: Tenants
+    principal: str
 
 
 class Session(SessionState):
@@ -27,6 +36,7 @@ class Session(SessionState):
         "_expiry",
         "authentication",
         "client_id",
+        "counted_tenant",
         "groups",
         "host",
         "limits",
@@ -40,6 +50,7 @@ class Session(SessionState):
         "refusals",
         "software_name",
         "software_version",
+        "tenancy",
         "turns",
     )
 
@@ -68,6 +79,10 @@ class Session(SessionState):
         """It logged in with a delegation token, and may not make further ones."""
         self.limits: SessionLimits | None = None
         """As the quota manager found them when quotas were last asked for."""
+        self.tenancy: Tenancy | None = None
+        """The tenant that the gate found for the session."""
+        self.counted_tenant: str | None = None
+        """The tenant that the connection takes a place of."""
         self.turns = Turns()
         self.refusals = Refusals()
 

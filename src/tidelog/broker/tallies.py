@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tidelog._speed.log.request_metrics import RequestMetrics
 
+TENANTS_MAX = 100_000
 OTHERS = "(others)"  # clients beyond the bound, together
 
 
@@ -83,6 +84,8 @@ class Tallies:
     def __init__(self, clients_max: int = 1000) -> None:
         self.requests = RequestMetrics()
         self.clients = Clients(clients_max)
+        self.tenants = Clients(TENANTS_MAX)
+        """Connections of tenants that have ended, by the name of the tenant."""
         self.replicated_out = 0
         """Bytes of records that followers got."""
         self.put_off = 0

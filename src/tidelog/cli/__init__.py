@@ -13,7 +13,8 @@ import tidelog
 # name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
 COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
-    "dev": ("tidelog.cli.dev.command:dev", "Run a cluster on this machine: etcd and several brokers."),
+    "dev": ("tidelog.cli.dev.command:dev", "Run a cluster of several brokers on this machine."),
+    "metadata": ("tidelog.cli.metadata:metadata", "Serve the metadata of brokers on one machine."),
     "topics": ("tidelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "Show and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.produce:produce", "Write lines from standard input to a topic."),
@@ -28,6 +29,7 @@ COMMANDS = {
     "roles": ("tidelog.cli.roles:roles", "Grant and revoke roles: bundles of ACLs."),
     "audit": ("tidelog.cli.audit:audit", "Show who logged in, was denied, and changed what."),
     "quotas": ("tidelog.cli.quotas:quotas", "Limit how much clients produce, fetch, request and connect."),
+    "tenants": ("tidelog.cli.tenants:tenants", "Create, limit and delete tenants, and show what they use."),
     "transactions": ("tidelog.cli.transactions:transactions", "Show and abort transactions."),
     "schemas": ("tidelog.cli.schemas:schemas", "Show, register, check and delete schemas."),
     "partitions": (

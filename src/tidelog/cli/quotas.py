@@ -133,7 +133,7 @@ def list_(session: Session, **whom: Any) -> None:
         print_json([{"entity": _entity_json(one), "quotas": values} for one, values in found.items()])
         return
     rows = [
-        (*("<default>" if part == DEFAULT_ENTITY else part for part in one), key, _amount(value))
+        (*("<default>" if part == DEFAULT_ENTITY else part for part in one[:3]), key, _amount(value))
         for one, values in found.items()
         for key, value in sorted(values.items())
     ]
@@ -142,7 +142,8 @@ def list_(session: Session, **whom: Any) -> None:
 
 async def _list(session: Session, entity: QuotaEntity | None) -> dict[QuotaEntity, dict[str, float]]:
     async with session.admin() as admin:
-        return await admin.describe_client_quotas(entity)
+        quotas = await admin.describe_client_quotas(entity)
+        return {one: values for one, values in quotas.items() if one.tenant is None}
 
 
 @quotas.command(

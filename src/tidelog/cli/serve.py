@@ -68,8 +68,8 @@ tidelog serve --config server.properties --add-scram @users.txt
 @click.option(
     "--metadata",
     metavar="URL",
-    help="Where the cluster's metadata lives (tidelog.metadata): sqlite: or etcd://HOST:PORT,HOST:PORT/PREFIX; "
-    "brokers with the same one are a cluster.  [default: sqlite:]",
+    help="Where the cluster's metadata lives (tidelog.metadata): sqlite:, etcd://HOST:PORT,HOST:PORT/PREFIX, or "
+    "unix:/PATH of `tidelog metadata serve`; brokers with the same one are a cluster.  [default: sqlite:]",
 )
 @click.option(
     "--metadata-restored",

@@ -12,7 +12,6 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
-from tidelog.config.etcd_address import EtcdAddress, parse_metadata
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
@@ -23,6 +22,7 @@ from tidelog.config.listener_security import (
     override_setting,
     split_overrides,
 )
+from tidelog.config.metadata_address import EtcdAddress, SocketAddress, parse_metadata
 from tidelog.config.oauth import OidcSettings, oidc_settings
 from tidelog.config.setting import Setting, Value, find, read_table
 from tidelog.config.tables.broker_groups import GROUPS
@@ -316,8 +316,8 @@ class BrokerConfig:
         return fitting[0] if fitting else self.listeners[0].name
 
     @property
-    def etcd(self) -> EtcdAddress | None:
-        """The address of etcd; None: the metadata are in a SQLite file."""
+    def metadata_address(self) -> EtcdAddress | SocketAddress | None:
+        """Where the cluster's metadata are; None: in a SQLite file, and this broker is the whole cluster."""
         return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
 
     def _check(self) -> None:
@@ -402,13 +402,13 @@ class BrokerConfig:
             )
 
     def _check_etcd(self) -> None:
-        etcd = self.etcd
+        address = self.metadata_address
         given = [
             name
             for name in ("password", "tls_ca", "tls_cert", "tls_key", "user")
             if getattr(self, f"tidelog_metadata_{name}") is not None
         ]
-        if given and etcd is None:
+        if given and not isinstance(address, EtcdAddress):
             name = given[0].replace("_", ".")
             raise InvalidConfig(f"tidelog.metadata.{name} is for etcd: set tidelog.metadata=etcd://host:port")
         if "password" in given and "user" not in given:

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from tidelog.metadata import access_records as records
 from tidelog.metadata.access_records import CredentialName, TokenRecord
 from tidelog.metadata.image import Image
+from tidelog.metadata.records import encode_usage, tenant_key, tenant_usage_key
 from tidelog.metadata.store import ABSENT, Compare, Delete, Operation, Put
+from tidelog.metadata.tenants import ENABLED, check_change
 from tidelog.net.scram import ScramCredential
+from tidelog.types import NodeId
 from tidelog.wire.acls import AclBinding
 from tidelog.wire.client_quotas import QuotaEntity
 
@@ -123,7 +126,7 @@ class AccessController:
     async def alter_quotas(
         self, entity: QuotaEntity, changes: Mapping[str, float | None], validate_only: bool = False
     ) -> None:
-        """None takes a quota away."""
+        """None takes a quota away; a tenant ends with its `enabled`."""
 
         def attempt(image: Image) -> tuple[None, Swap]:
             stored = image.quotas.get(entity)
@@ -132,11 +135,35 @@ class AccessController:
             kept = {name: value for name, value in after.items() if value is not None}
             if kept == before:
                 return None, Swap([], [])
+            swap = Swap([], [])
+            if entity.tenant is not None:
+                kept = kept if ENABLED in kept or stored is None else {}
+                check_change(image, entity.tenant, None if stored is None else before, kept)
+                if not kept:
+                    # No topic of the tenant is created meanwhile.
+                    creations = tenant_key(entity.tenant)
+                    revision = image.tenant_creations.get(entity.tenant, ABSENT)
+                    swap.compare.append(Compare(creations, revision))
+                    swap.then.append(Delete(creations))
             key = records.quota_key(entity)
-            then = Put(key, records.encode_quotas(kept)) if kept else Delete(key)
-            return None, Swap([Compare(key, ABSENT if stored is None else stored.revision)], [then])
+            swap.compare.append(Compare(key, ABSENT if stored is None else stored.revision))
+            swap.then.append(Put(key, records.encode_quotas(kept)) if kept else Delete(key))
+            return None, swap
 
         await self._swap(attempt, validate_only)
+
+    # Usage of tenants
+
+    async def report_usage(self, node: NodeId, stored_bytes: Mapping[str, int]) -> None:
+        """What the logs of a broker hold of each tenant, for the other brokers."""
+
+        def attempt(image: Image) -> tuple[None, Swap]:
+            if image.tenant_usage.get(node, {}) == stored_bytes:
+                return None, Swap([], [])
+            key = tenant_usage_key(node)
+            return None, Swap([], [Put(key, encode_usage(stored_bytes)) if stored_bytes else Delete(key)])
+
+        await self._swap(attempt, False)
 
     # Delegation tokens
 

@@ -26,6 +26,7 @@ from tidelog.metadata.image import (
 from tidelog.metadata.records import BrokerRecord, PartitionRecord, TopicRecord
 from tidelog.metadata.sharded_map import ShardedMap
 from tidelog.metadata.store import Changes, Snapshot
+from tidelog.metadata.tenants import topics_of
 from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
 from tidelog.wire.acls import AclBinding
@@ -68,13 +69,20 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
     fresh = _with_same_access(image, read(snapshot))
     topics = {*image.topics, *fresh.topics}
     configs = {*image.topic_configs, *fresh.topic_configs}
+    entities = {*image.quotas, *fresh.quotas}
+    tenants = [
+        one.tenant for one in entities if one.tenant and image.quotas.get(one) != fresh.quotas.get(one)
+    ]
     groups = {*image.group_configs, *fresh.group_configs}
     return Update(
         before=image,
         image=fresh,
         topics=tuple(sorted(name for name in topics if image.topics.get(name) != fresh.topics.get(name))),
         topic_configs=tuple(
-            sorted(name for name in configs if image.topic_overrides(name) != fresh.topic_overrides(name))
+            sorted(
+                {name for name in configs if image.topic_overrides(name) != fresh.topic_overrides(name)}
+                | _topics_of_tenants(fresh, tenants)
+            )
         ),
         brokers=image.brokers != fresh.brokers,
         broker_configs=image.broker_configs != fresh.broker_configs,
@@ -82,6 +90,11 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
             sorted(name for name in groups if image.group_overrides(name) != fresh.group_overrides(name))
         ),
     )
+
+
+def _topics_of_tenants(image: Image, tenants: Iterable[str]) -> set[str]:
+    """The limits of a tenant are a part of its topics' settings."""
+    return {name for tenant in tenants for name in topics_of(image, tenant)}
 
 
 def _with_same_access(image: Image, fresh: Image) -> Image:
@@ -104,6 +117,7 @@ class _Draft:
         self._credentials: dict[str, dict[str, ScramCredential | None]] = {}
         self._tokens: dict[str, StoredToken | None] = {}
         self._others: dict[str, Any] = {}
+        self._tenants: set[str] = set()
 
     def finish(self, written: Iterable[_Written], revision: int) -> Update:
         for change in written:
@@ -125,7 +139,7 @@ class _Draft:
             before=self._image,
             image=image,
             topics=tuple(sorted(topics)),
-            topic_configs=tuple(sorted(self._topic_configs)),
+            topic_configs=tuple(sorted({*self._topic_configs, *_topics_of_tenants(image, self._tenants)})),
             brokers="brokers" in self._others,
             broker_configs="broker_configs" in self._others,
             group_configs=tuple(sorted(self._group_configs)),
@@ -159,7 +173,15 @@ class _Draft:
             self._tokens[rest] = None if record is None else StoredToken(record, revision)
         elif kind == "quotas":
             quotas = None if value is None else StoredQuotas(access_records.decode_quotas(value), revision)
-            self._set("quotas", access_records.quota_entity(rest), quotas)
+            entity = access_records.quota_entity(rest)
+            self._set("quotas", entity, quotas)
+            if entity.tenant is not None:
+                self._tenants.add(entity.tenant)
+        elif kind == "tenant-usage":
+            usage = None if value is None else records.decode_usage(value)
+            self._set("tenant_usage", NodeId(int(rest)), usage)
+        elif kind == "tenants":
+            self._set("tenant_creations", rest, None if value is None else revision)
         elif key == access_records.SECRET:
             self._others["secret"] = b"" if value is None else bytes.fromhex(value.decode())
         elif key == records.CONTROLLER:
@@ -248,7 +270,7 @@ class _Draft:
     def _broker_changed(self, node: NodeId, record: BrokerRecord | None, revision: int) -> None:
         self._set("brokers", node, None if record is None else BrokerImage(node, revision, *record))
 
-    def _set(self, field: str, key: NodeId | UUID | QuotaEntity | None, value: Any) -> None:
+    def _set(self, field: str, key: NodeId | UUID | QuotaEntity | str | None, value: Any) -> None:
         """Sets a key in one of the small mappings; None removes the key."""
         mapping = self._others.setdefault(field, dict(getattr(self._image, field)))
         if value is not None:

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.config import Setting, SettingKind
 from tidelog.config.setting import find
+from tidelog.metadata.image import Image
+from tidelog.metadata.tenants import prefix_of, tenant_of_name
+from tidelog.metadata.topics.names import check_topic_name
 
 
 class Action(IntEnum):
@@ -61,3 +64,17 @@ def altered(
 
 def _entries(text: str) -> list[str]:
     return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def check_dead_letter_topic(image: Image, group: str, topic: str) -> None:
+    """The broker itself writes dead letters: those of a tenant's group stay within the tenant."""
+    try:
+        if topic:
+            check_topic_name(topic)
+            tenant = tenant_of_name(image, group)
+            if tenant is not None and tenant_of_name(image, topic) != tenant:
+                raise errors.InvalidConfig(
+                    f"share.dead.letter.topic: the topic of a group of tenant {tenant!r} begins with {prefix_of(tenant)!r}"
+                )
+    except errors.InvalidTopicException as problem:
+        raise errors.InvalidConfig(f"share.dead.letter.topic: {problem}") from None

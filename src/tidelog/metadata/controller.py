@@ -25,6 +25,7 @@ from tidelog.metadata import changes, doubts, elections, reassignments, records
 from tidelog.metadata.access_controller import AccessController, Swap
 from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.changes import Update
+from tidelog.metadata.config_alterations import check_dead_letter_topic
 from tidelog.metadata.image import NO_CONFIGS, Image, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
 from tidelog.metadata.records import Cause, PartitionRecord
@@ -40,8 +41,9 @@ from tidelog.metadata.store import (
     Snapshot,
     Unanswered,
 )
+from tidelog.metadata.tenants import CreationLimits, ceilings_of, check_ceilings, within_ceilings
 from tidelog.metadata.topics import plans
-from tidelog.metadata.topics.names import check_topic_name, plain_names
+from tidelog.metadata.topics.names import plain_names
 from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
 from tidelog.types import NodeId, TopicPartition
 
@@ -103,7 +105,8 @@ class Controller:
         return self._config
 
     def topic_config(self, name: str) -> TopicConfig:
-        return TopicConfig.of(self._newest.topic_overrides(name), self._config.topic_defaults)
+        config = TopicConfig.of(self._newest.topic_overrides(name), self._config.topic_defaults)
+        return within_ceilings(config, ceilings_of(self._newest, name))
 
     async def follow(self) -> AsyncGenerator[Update, None]:
         """Yields every update in order, without end.  There is one consumer: asking for the next update says that the last
@@ -168,12 +171,14 @@ class Controller:
     ) -> list[PlanOrError]:
         answers: list[PlanOrError] = []
         plans.check_total(wanted, self._config)
-        for batch in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
+        # Besides, the first topic of each tenant writes the key of its tenant.
+        for batch in _batches(wanted, self._store.operations_max // (OPERATIONS_A_TOPIC + 1)):
             answers += await self._swap(partial(self._create, batch), validate_only)
         return answers
 
     def _create(self, wanted: Sequence[TopicSpec], image: Image) -> tuple[list[PlanOrError], Swap]:
         taken = plain_names(image.topics)
+        limits = CreationLimits(image)
         answers: list[PlanOrError] = []
         swap = Swap([], [])
         new: set[str] = set()
@@ -183,6 +188,7 @@ class Controller:
                 if topic.name in new:
                     raise errors.TopicAlreadyExists(f"Topic '{topic.name}' is in the request twice.")
                 plan = plans.plan_topic(image, topic, self._config, taken, topic_id, start)
+                limits.take(plan.name, 1, len(plan.record.replicas))
             except errors.TidelogError as problem:
                 answers.append(problem)
                 continue
@@ -191,6 +197,7 @@ class Controller:
             answers.append(plan)
             swap.compare.append(Compare(records.topic_key(plan.name), ABSENT))
             swap.then.extend(plan.puts())
+        limits.write(swap.compare, swap.then)
         return answers, swap
 
     async def create_partitions(
@@ -209,9 +216,13 @@ class Controller:
                     f"Cannot add {len(plan.states)} partitions to topic {topic.name!r} in one request while some of their "
                     "brokers are not running: add fewer, or start the brokers."
                 )
+            limits = CreationLimits(image)
+            limits.take(topic.name, 0, wanted.total - len(topic.partitions))
         except errors.TidelogError as problem:
             return [problem], Swap([], [])
-        return [plan], Swap([Compare(records.topic_key(topic.name), topic.revision)], [*plan.puts()])
+        swap = Swap([Compare(records.topic_key(topic.name), topic.revision)], [*plan.puts()])
+        limits.write(swap.compare, swap.then)
+        return [plan], swap
 
     async def delete_topics(self, wanted: Sequence[str | UUID]) -> list[TopicImage | errors.TidelogError]:
         answers: list[TopicImage | errors.TidelogError] = []
@@ -232,7 +243,9 @@ class Controller:
                 )
             configs = image.topic_configs.get(name, NO_CONFIGS)
             after = change(configs.values)
-            TopicConfig.of(after, self._config.topic_defaults).check()
+            parsed = TopicConfig.of(after, self._config.topic_defaults)
+            parsed.check()
+            check_ceilings(image, name, configs.values, after, parsed)
             swap = _put_configs(records.topic_config_key(name), configs.revision, configs.values, after)
             # Settings must not outlive a topic that is deleted meanwhile.
             swap.compare.append(Compare(records.topic_key(name), topic.revision))
@@ -266,7 +279,7 @@ class Controller:
             configs = image.group_configs.get(name, NO_CONFIGS)
             after = change(configs.values)
             check_group(after, self._config)
-            _check_dead_letter_topic(after.get("share.dead.letter.topic", ""))
+            check_dead_letter_topic(image, name, after.get("share.dead.letter.topic", ""))
             return None, _put_configs(records.group_config_key(name), configs.revision, configs.values, after)
 
         await self._swap(attempt, validate_only)
@@ -472,14 +485,6 @@ def _delete(
         swap.then.append(Delete(records.topic_config_key(topic.name)))
         swap.then.append(DeletePrefix(records.partitions_prefix(topic.id)))
     return answers, swap
-
-
-def _check_dead_letter_topic(topic: str) -> None:
-    try:
-        if topic:
-            check_topic_name(topic)
-    except errors.InvalidTopicException as problem:
-        raise errors.InvalidConfig(f"share.dead.letter.topic: {problem}") from None
 
 
 def _put_configs(key: str, revision: int, before: Mapping[str, str], after: Mapping[str, str]) -> Swap:

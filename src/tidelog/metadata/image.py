@@ -163,6 +163,10 @@ class Image:
     """By SASL mechanism, then by user."""
     quotas: Mapping[QuotaEntity, StoredQuotas] = field(default_factory=dict)
     tokens: ShardedMap[str, StoredToken] = field(default_factory=ShardedMap)
+    tenant_creations: Mapping[str, int] = field(default_factory=dict)
+    """The revision in which topics or partitions of a tenant were last created."""
+    tenant_usage: Mapping[NodeId, Mapping[str, int]] = field(default_factory=dict)
+    """Bytes of each tenant in the logs of each broker, as it last told."""
     secret: bytes = b""
     """Known to all brokers and nobody else; empty until there is a user."""
 

@@ -11,6 +11,9 @@ Keys:
     configs/brokers/ID          settings of a broker; `all` in place of the id: of every broker
     configs/groups/NAME         settings of a group
     producer-ids/next           the first producer id that is not handed out
+    tenants/NAME                written with every creation of topics and partitions of a tenant, so that two brokers do not
+                                fill the same room at once
+    tenant-usage/ID             bytes of each tenant in the logs of a broker
 
 A topic is one key however many partitions it has, so it is created in one small transaction and read fast at the
 start; each partition's leadership is a key of its own, so brokers can swap it without touching each other."""
@@ -37,6 +40,8 @@ BROKER_CONFIGS = "configs/brokers/"
 GROUP_CONFIGS = "configs/groups/"
 ALL_BROKERS = "all"
 PRODUCER_IDS = "producer-ids/next"
+TENANTS = "tenants/"
+TENANT_USAGE = "tenant-usage/"
 
 Replicas = tuple[NodeId, ...]
 
@@ -198,6 +203,15 @@ def decode_configs(value: bytes) -> dict[str, str]:
     return configs
 
 
+def encode_usage(stored_bytes: Mapping[str, int]) -> bytes:
+    return _json(dict(sorted(stored_bytes.items())))
+
+
+def decode_usage(value: bytes) -> dict[str, int]:
+    usage: dict[str, int] = json.loads(value)
+    return usage
+
+
 def encode_directories(ids: Iterable[str]) -> bytes:
     return _json(sorted(ids))
 
@@ -233,6 +247,14 @@ def topic_config_key(name: str) -> str:
 def broker_config_key(node: NodeId | None) -> str:
     """None: the settings of every broker."""
     return f"{BROKER_CONFIGS}{ALL_BROKERS if node is None else node}"
+
+
+def tenant_usage_key(node: NodeId) -> str:
+    return f"{TENANT_USAGE}{node}"
+
+
+def tenant_key(name: str) -> str:
+    return TENANTS + name
 
 
 def group_config_key(name: str) -> str:

@@ -89,7 +89,8 @@ class Registration:
                         "the leases of this broker end before it is registered"
                     ) from None
             except errors.DuplicateBrokerRegistration:
-                if self._clock.monotonic_ms() >= deadline:
+                # Where the store is slow, the place may have become free between two requests of one try.
+                if self._clock.monotonic_ms() >= deadline and await self._is_taken():
                     raise
                 await asyncio.sleep(RETRY_S)
 
@@ -142,6 +143,11 @@ class Registration:
         """The revision of the registration that an earlier process of this broker left; ABSENT if there is none."""
         entry = await self._store.get(broker_key(self._node))
         return entry.revision if entry is not None and same_home(entry, self._record.home) else ABSENT
+
+    async def _is_taken(self) -> bool:
+        """True if a process with other data, or on another boot of the machine, holds the registration."""
+        entry = await self._store.get(broker_key(self._node))
+        return entry is not None and not same_home(entry, self._record.home)
 
     async def _free_control(self) -> int | None:
         """Like `_own_place`, for the controller's key; None if another broker holds the key."""

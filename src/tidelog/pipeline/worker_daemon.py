@@ -10,6 +10,8 @@ import gc
 import importlib
 import importlib.util
 import sys
+import traceback
+from types import SimpleNamespace
 
 # None of these modules starts a thread when it is imported: threads do not survive a fork.
 IN_ALL = ("pyarrow", "pyarrow.compute", "tidelog.pipeline.data_source")
@@ -38,9 +40,17 @@ def warm(worker: str) -> None:
             importlib.import_module(name)
 
 
+def print_error() -> None:
+    """In place of `traceback.print_exc`: a worker whose query was stopped cannot reach Spark any more, and ends quietly."""
+    if not isinstance(sys.exc_info()[1], ConnectionError | EOFError):
+        traceback.print_exc()
+
+
 if __name__ == "__main__":
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     warm(sys.argv[1] if len(sys.argv) > 1 else "")
     gc.freeze()  # workers collect garbage after every task: they need not look at what existed before the fork
-    manager()
+    # The daemon uses `traceback` in one place only: where a worker that it has just forked fails.
+    vars(daemon)["traceback"] = SimpleNamespace(print_exc=print_error, format_exc=traceback.format_exc)
+    daemon.manager()

@@ -1,14 +1,13 @@
 """A real broker for tests: inside this process, on its own loop and thread, or as a child process.
 
-The broker listens on a free port of the loopback interface and keeps its data in a folder that is removed with it.  It can
-be stopped, started again on the same port and data, and killed (as a child process only).
+The broker listens on a port of the loopback interface that is claimed for it, and keeps its data in a folder that is removed
+with it.  It can be stopped, started again on the same port and data, and killed (as a child process only).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import select
 import shutil
 import signal
@@ -24,7 +23,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any
 
-READY = re.compile(rb"^ready kafka=(?P<host>\S+):(?P<port>\d+) ")
+from tidelog.testing.claimed_port import ClaimedPort
+
+READY = b"ready kafka="
 READY_S_MAX = 30.0
 STOP_S_MAX = 30.0
 # Small topics, and no delays that only real clusters need.
@@ -45,9 +46,9 @@ class LocalBroker(ABC):
 
     host = "127.0.0.1"
 
-    def __init__(self, settings: Mapping[str, str], folder: str) -> None:
+    def __init__(self, settings: Mapping[str, str], folder: str, port: int) -> None:
         self.folder = folder
-        self.port = 0
+        self.port = port
         self._given = dict(settings)
 
     @property
@@ -81,8 +82,8 @@ class LocalBroker(ABC):
 class InnerBroker(LocalBroker):
     """A broker on a thread of this process, ready in milliseconds."""
 
-    def __init__(self, settings: Mapping[str, str], folder: str) -> None:
-        super().__init__(settings, folder)
+    def __init__(self, settings: Mapping[str, str], folder: str, port: int) -> None:
+        super().__init__(settings, folder, port)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: asyncio.Event | None = None
@@ -147,7 +148,7 @@ class InnerBroker(LocalBroker):
             return await SqliteStore.open(os.path.join(folder, METADATA_FILE), metadata, around.clock)
 
         broker = Broker(config, replace(around, http=False, store=store))
-        self.port = (await broker.start()).kafka[1]
+        await broker.start()
         broker.ended.add_done_callback(self._ended)
         ready.set()
         await self._asked.wait()
@@ -159,8 +160,8 @@ class InnerBroker(LocalBroker):
 class ChildBroker(LocalBroker):
     """A broker in its own process (`tidelog serve`), with its log in `folder`, for tests that kill or pause it."""
 
-    def __init__(self, settings: Mapping[str, str], folder: str) -> None:
-        super().__init__(settings, os.path.join(folder, "data"))
+    def __init__(self, settings: Mapping[str, str], folder: str, port: int) -> None:
+        super().__init__(settings, os.path.join(folder, "data"), port)
         self._home = folder
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -184,11 +185,10 @@ class ChildBroker(LocalBroker):
             self._child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
-        ready = READY.match(_first_line(self._child.stdout, time.monotonic() + READY_S_MAX))
-        if ready is None:
+        first_line = _first_line(self._child.stdout, time.monotonic() + READY_S_MAX)
+        if not first_line.startswith(READY):
             self.kill()
             raise RuntimeError(f"The broker did not start: {self.log()[-2000:]}")
-        self.port = int(ready["port"])
 
     def stop(self) -> None:
         if self._child is None:
@@ -242,8 +242,8 @@ def broker(
 
     `settings` have Kafka's names (`{"num.partitions": "6"}`).  `folder`: the folder for the data, which is not removed.
     """
-    with _home(folder) as home:
-        inner = InnerBroker(settings or {}, home)
+    with ClaimedPort() as claim, _home(folder) as home:
+        inner = InnerBroker(settings or {}, home, claim.number)
         inner.start()
         try:
             yield inner
@@ -256,8 +256,8 @@ def child_broker(
     settings: Mapping[str, str] | None = None, *, folder: str | os.PathLike[str] | None = None
 ) -> Iterator[ChildBroker]:
     """A broker in its own process, which can be killed and paused."""
-    with _home(folder) as home:
-        child = ChildBroker(settings or {}, home)
+    with ClaimedPort() as claim, _home(folder) as home:
+        child = ChildBroker(settings or {}, home, claim.number)
         child.start()
         try:
             yield child

@@ -28,7 +28,7 @@ OFFLINE = (
 # They ask the schema registry, over HTTP.
 REGISTRY = tuple(one for one in NAMES if one.startswith("schemas "))
 # They start something, and say when it is ready.
-PROCESSES = ("serve", "dev restart", "pipeline run", "pipeline submit")
+PROCESSES = ("serve", "dev restart", "metadata serve", "pipeline run", "pipeline submit")
 
 
 def examples_of(text: str) -> list[str]:
@@ -39,6 +39,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
     assert NAMES == [
         "serve",
         "dev restart",
+        "metadata serve",
         "topics alter",
         "topics create",
         "topics delete",
@@ -71,6 +72,12 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "quotas delete",
         "quotas list",
         "quotas set",
+        "tenants create",
+        "tenants delete",
+        "tenants limits",
+        "tenants list",
+        "tenants members",
+        "tenants usage",
         "transactions abort",
         "transactions describe",
         "transactions list",

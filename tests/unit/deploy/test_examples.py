@@ -60,7 +60,7 @@ def test_a_broker_takes_the_command(name: str, command: list[str]) -> None:
 
 def test_the_settings_of_the_unit_are_known() -> None:
     config = BrokerConfig.of(parse_properties((DEPLOY / "systemd/server.properties").read_text()))
-    assert config.etcd is not None and config.topic_defaults.min_insync_replicas == 2
+    assert config.metadata_address is not None and config.topic_defaults.min_insync_replicas == 2
 
 
 def test_brokers_of_the_composition_are_different_ones() -> None:

@@ -45,6 +45,26 @@ def test_a_process_that_was_killed_is_back_before_its_lease_ends() -> None:
     testing.run(scenario)
 
 
+def test_a_place_that_becomes_free_while_the_store_is_slow_is_not_taken_by_another() -> None:
+    async def scenario(random: Random) -> None:
+        metadata = VirtualMetadata(random)
+        await life(metadata, "boot/a", "one").register()
+        second = life(metadata, "boot/a", "two")
+        txn = second._store.txn
+
+        async def slow(*change: Any) -> int | None:
+            """The lease of the earlier registration ends before the change arrives."""
+            second._store.txn = txn  # type: ignore[method-assign]
+            await asyncio.sleep((LEASE_MS + TAKEN_MS) / 1000 + 1)
+            return await txn(*change)
+
+        second._store.txn = slow  # type: ignore[method-assign]
+        epoch = await second.register()
+        assert image(metadata).brokers[NODE].epoch == epoch
+
+    testing.run(scenario)
+
+
 def test_the_keys_of_the_last_life_do_not_go_with_its_lease() -> None:
     async def scenario(random: Random) -> None:
         metadata = VirtualMetadata(random)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tidelog.pipeline.worker_daemon import BY_WORKER, IN_ALL
+from tidelog.pipeline.worker_daemon import BY_WORKER, IN_ALL, print_error
 
 CHECK = """
 import sys
@@ -45,3 +45,18 @@ print(*(one for one in ("pyarrow", "numpy", "asyncio", "tidelog.client.producer.
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [(BrokenPipeError("gone"), ""), (EOFError(), ""), (ValueError("wrong"), "ValueError: wrong")],
+)
+def test_a_worker_that_cannot_reach_spark_any_more_ends_without_a_word(
+    problem: Exception, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise problem
+    except Exception:
+        print_error()
+    printed = capsys.readouterr().err
+    assert text in printed and bool(printed) == bool(text)

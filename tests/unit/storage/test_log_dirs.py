@@ -76,6 +76,25 @@ def test_what_an_earlier_topic_left_does_not_come_back() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_doubt_whose_log_it_is_ends_with_the_log(parked: bool) -> None:
+    """Or the next topic of this name would have a replica that nobody opens."""
+
+    async def scenario(random: Random) -> None:
+        dirs = await started([VirtualDisk(random)])
+        dirs.create(ORDERS, TOPIC_ID)
+        dirs.unidentified.add(ORDERS)
+        if parked:
+            dirs.clear_away(ORDERS, "its topic is not certain")
+        else:
+            dirs.delete(ORDERS)
+        dirs.deleted()
+        dirs.create(ORDERS, UUID(int=78))
+        assert not dirs.unidentified
+
+    run(scenario)
+
+
 def test_a_broken_directory_is_passed_over() -> None:
     async def scenario(random: Random) -> None:
         disks = [VirtualDisk(random) for _ in PATHS]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog import errors
+from tidelog.broker.authorization import tenants
 from tidelog.broker.authorization.guards import (
     CLUSTER,
     GROUP,
@@ -16,6 +17,7 @@ from tidelog.broker.authorization.guards import (
     answered,
     whole,
 )
+from tidelog.broker.authorization.tenants import scoped
 from tidelog.broker.authorization.topics import cluster_operations
 from tidelog.broker.services import Context
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -61,60 +63,90 @@ def _with_code(operation: AclOperation, response: Callable[..., Any]) -> Guard:
     return whole(operation, CLUSTER, lambda _, problem: response(error_code=problem.code))
 
 
-describe_acls = _on_cluster(Op.DESCRIBE, DescribeAclsResponse)
-describe_client_quotas = whole(
-    Op.DESCRIBE_CONFIGS,
-    CLUSTER,
-    lambda _, problem: DescribeClientQuotasResponse(
-        error_code=problem.code, error_message=str(problem), entries=None
+describe_acls = scoped(_on_cluster(Op.DESCRIBE, DescribeAclsResponse), Op.DESCRIBE, tenants.describe_acls)
+describe_client_quotas = scoped(
+    whole(
+        Op.DESCRIBE_CONFIGS,
+        CLUSTER,
+        lambda _, problem: DescribeClientQuotasResponse(
+            error_code=problem.code, error_message=str(problem), entries=None
+        ),
     ),
+    Op.DESCRIBE_CONFIGS,
+    tenants.describe_quotas,
 )
-describe_user_scram_credentials = _on_cluster(Op.DESCRIBE, DescribeUserScramCredentialsResponse)
+describe_user_scram_credentials = scoped(
+    _on_cluster(Op.DESCRIBE, DescribeUserScramCredentialsResponse), Op.DESCRIBE, tenants.describe_users
+)
 unregister_broker = _on_cluster(Op.ALTER, UnregisterBrokerResponse)
 update_features = _on_cluster(Op.ALTER, UpdateFeaturesResponse)
 alter_partition_reassignments = _on_cluster(Op.ALTER, AlterPartitionReassignmentsResponse)
-list_partition_reassignments = _on_cluster(Op.DESCRIBE, ListPartitionReassignmentsResponse)
-describe_log_dirs = _with_code(Op.DESCRIBE, DescribeLogDirsResponse)
+list_partition_reassignments = scoped(
+    _on_cluster(Op.DESCRIBE, ListPartitionReassignmentsResponse), Op.DESCRIBE, tenants.list_reassignments
+)
+describe_log_dirs = scoped(
+    _with_code(Op.DESCRIBE, DescribeLogDirsResponse), Op.DESCRIBE, tenants.describe_log_dirs
+)
 describe_quorum = _with_code(Op.DESCRIBE, DescribeQuorumResponse)
-list_config_resources = _with_code(Op.DESCRIBE_CONFIGS, ListConfigResourcesResponse)
+list_config_resources = scoped(
+    _with_code(Op.DESCRIBE_CONFIGS, ListConfigResourcesResponse),
+    Op.DESCRIBE_CONFIGS,
+    tenants.list_config_resources,
+)
 
-create_acls = whole(
-    Op.ALTER,
-    CLUSTER,
-    lambda request, problem: CreateAclsResponse(
-        results=[AclCreationResult(problem.code, str(problem)) for _ in request.creations]
+create_acls = scoped(
+    whole(
+        Op.ALTER,
+        CLUSTER,
+        lambda request, problem: CreateAclsResponse(
+            results=[AclCreationResult(problem.code, str(problem)) for _ in request.creations]
+        ),
     ),
-)
-delete_acls = whole(
     Op.ALTER,
-    CLUSTER,
-    lambda request, problem: DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(problem.code, str(problem)) for _ in request.filters]
-    ),
+    tenants.create_acls,
 )
-alter_user_scram_credentials = whole(
+delete_acls = scoped(
+    whole(
+        Op.ALTER,
+        CLUSTER,
+        lambda request, problem: DeleteAclsResponse(
+            filter_results=[DeleteAclsFilterResult(problem.code, str(problem)) for _ in request.filters]
+        ),
+    ),
     Op.ALTER,
-    CLUSTER,
-    lambda request, problem: AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user, problem.code, str(problem))
-            for user in dict.fromkeys(change.name for change in [*request.deletions, *request.upsertions])
-        ]
-    ),
+    tenants.delete_acls,
 )
-alter_client_quotas = whole(
+alter_user_scram_credentials = scoped(
+    whole(
+        Op.ALTER,
+        CLUSTER,
+        lambda request, problem: AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user, problem.code, str(problem))
+                for user in dict.fromkeys(change.name for change in [*request.deletions, *request.upsertions])
+            ]
+        ),
+    ),
+    Op.ALTER,
+    tenants.alter_users,
+)
+alter_client_quotas = scoped(
+    whole(
+        Op.ALTER_CONFIGS,
+        CLUSTER,
+        lambda request, problem: AlterClientQuotasResponse(
+            entries=[
+                AlterClientQuotasResponseEntryData(
+                    problem.code,
+                    str(problem),
+                    [QuotaEntityData(part.entity_type, part.entity_name) for part in entry.entity],
+                )
+                for entry in request.entries
+            ]
+        ),
+    ),
     Op.ALTER_CONFIGS,
-    CLUSTER,
-    lambda request, problem: AlterClientQuotasResponse(
-        entries=[
-            AlterClientQuotasResponseEntryData(
-                problem.code,
-                str(problem),
-                [QuotaEntityData(part.entity_type, part.entity_name) for part in entry.entity],
-            )
-            for entry in request.entries
-        ]
-    ),
+    tenants.alter_quotas,
 )
 alter_replica_log_dirs = whole(
     Op.ALTER,

@@ -19,6 +19,7 @@ from tidelog.broker.authorization.guards import (
     operations,
     split,
     topic_name,
+    topic_refusal,
     whole,
 )
 from tidelog.broker.services import Context
@@ -159,7 +160,7 @@ async def offset_commit(request: Any, context: Context, handle: Handler) -> Any:
         context, Op.READ, TOPIC, request.topics, lambda topic: topic_name(context, topic, by_id=by_id)
     )
     response = await answered(handle, request, context)
-    response.topics += [_uncommitted(topic, TOPIC_REFUSED) for topic in refused]
+    response.topics += [_uncommitted(topic, topic_refusal(context, topic)) for topic in refused]
     return response
 
 
@@ -193,8 +194,9 @@ async def offset_fetch(request: Any, context: Context, handle: Handler) -> Any:
                 context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name, asked=False
             )
         for topic in hidden.get(group.group_id, ()):
+            code = topic_refusal(context, topic)
             parts = [
-                fetch.OffsetFetchResponsePartitions(index, -1, -1, "", TOPIC_REFUSED)
+                fetch.OffsetFetchResponsePartitions(index, -1, -1, "", code)
                 for index in topic.partition_indexes
             ]
             group.topics.append(fetch.OffsetFetchResponseTopics(topic.name, topic.topic_id, parts))

@@ -109,6 +109,13 @@ def topic_name(context: Context, topic: Any, *, by_id: bool) -> str | None:
     return None if topic_image is None else topic_image.name
 
 
+def topic_refusal(context: Context, topic: Any) -> int:
+    """The error code of a refused topic: a tenant is told of an id outside of it that there is no such topic."""
+    topic_id = getattr(topic, "topic_id", None)
+    hidden = topic_id is not None and topic_id.int != 0 and context.hides_topic(topic_id)
+    return errors.UnknownTopicId.code if hidden else TOPIC_REFUSED
+
+
 def operations(context: Context, kind: AclResourceType, name: str) -> int:
     """Which operations the principal may do, as bits."""
     return sum(1 << operation for operation in _OPERATIONS[kind] if context.sees(operation, kind, name))

@@ -19,6 +19,7 @@ from tidelog.broker.authorization.guards import (
     answered,
     split,
     topic_name,
+    topic_refusal,
     whole,
 )
 from tidelog.broker.services import Context
@@ -47,9 +48,9 @@ async def share_fetch(request: Any, context: Context, handle: Handler) -> Any:
             [
                 fetch.PartitionData(
                     partition_index=partition.partition_index,
-                    error_code=TOPIC_REFUSED,
+                    error_code=(code := topic_refusal(context, topic)),
                     error_message=_REFUSED,
-                    acknowledge_error_code=TOPIC_REFUSED if partition.acknowledgement_batches else 0,
+                    acknowledge_error_code=code if partition.acknowledgement_batches else 0,
                     acknowledge_error_message=None,
                     records=b"",
                 )
@@ -88,7 +89,7 @@ async def share_acknowledge(request: Any, context: Context, handle: Handler) -> 
             [
                 acknowledge.PartitionData(
                     partition_index=partition.partition_index,
-                    error_code=TOPIC_REFUSED,
+                    error_code=topic_refusal(context, topic),
                     error_message=_REFUSED,
                 )
                 for partition in topic.partitions

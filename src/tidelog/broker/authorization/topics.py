@@ -221,6 +221,15 @@ async def delete_topics(request: Any, context: Context, handle: Handler) -> Any:
             name = topic_name(context, topic, by_id=by_id)
             if name is None or context.allows(Op.DELETE, TOPIC, name):
                 left.append(topic)
+            elif by_id and context.hides_topic(topic.topic_id):
+                refused.append(
+                    delete.DeletableTopicResult(
+                        name=None,
+                        topic_id=topic.topic_id,
+                        error_code=UnknownTopicId.code,
+                        error_message=UnknownTopicId.about,
+                    )
+                )
             elif by_id and not context.sees(Op.DESCRIBE, TOPIC, name):
                 refused.append(_undeletable(None, topic.topic_id))
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
+from uuid import UUID
 
 from tidelog import errors
 from tidelog._speed.wire.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch, fetch_answer
@@ -218,8 +219,8 @@ class FetchInFlight:
                     answer = nearer
                 else:
                     answer = _read_partition(partition, wanted, ask.read_committed, left, size == 0)
-            except errors.TidelogError as problem:
-                leader = None
+            except errors.TidelogError as refusal:
+                problem, leader = self._told(topic, refusal), None
                 if isinstance(problem, errors.NotLeaderOrFollower | errors.FencedLeaderEpoch):
                     leader = self._services.partitions.leader_of(topic, index)
                 answer = FetchAnswer(index, problem.code)
@@ -241,6 +242,15 @@ class FetchInFlight:
                 settled = settled or answer.diverging is not None or answer.preferred_replica != UNKNOWN
             answers.append((topic, answer))
         return answers, held, size, settled
+
+    def _told(self, topic: str | bytes, problem: errors.TidelogError) -> errors.TidelogError:
+        """A tenant is told of an id outside of it that there is no such topic, whatever stands against the fetch."""
+        if isinstance(topic, bytes) and self._ask.replica_id < 0:
+            tenant = self._services.gate.tenant(self._caller)
+            known = None if tenant is None else self._services.image().topic_by_id(UUID(bytes=topic))
+            if tenant is not None and known is not None and not tenant.owns(known.name):
+                return errors.UnknownTopicId()
+        return problem
 
     def _check_read(self, topic: str) -> None:
         if not self._services.gate.may_read(self._caller, topic):

@@ -1,7 +1,8 @@
 """A cluster on this machine in one folder: which processes it has, and how they are started and stopped.
 
-`dev.json` tells everybody what runs.  `dev.lock` is held by the command that looks after the cluster; `etcd.json` keeps
-the ports of etcd, which its members remember and must get again."""
+`dev.json` tells everybody what runs.  `dev.lock` is held by the command that looks after the cluster.  The metadata are in
+a store of one process, which needs nothing but Tidelog, or in etcd; `etcd.json` keeps the ports of etcd, which its members
+remember and must get again."""
 
 from __future__ import annotations
 
@@ -20,13 +21,19 @@ from typing import Any
 
 from tidelog.cli.dev import processes
 from tidelog.cli.dev.processes import Gone
+from tidelog.cli.output import counted
 
 HOST = "127.0.0.1"
 HTTP_ABOVE = 1_000
 PORTS = (22_000, 32_000)
 READY_SECONDS_MAX = 60
 ETCD_END_SECONDS_MAX = 1.0
-ETCD_MISSING = "etcd is not on the PATH: install it with `apt-get install etcd-server`, or put version 3.4 or newer there"
+ETCD_MISSING = (
+    "etcd is not on the PATH: leave --etcd out, and the brokers share a metadata store of Tidelog; or install etcd 3.4 or "
+    "newer (`apt-get install etcd-server`)"
+)
+STORE = "metadata store"
+STORE_FOLDER = "metadata"
 
 
 class DevRefused(Exception):
@@ -44,11 +51,12 @@ class DevCluster:
         try:
             state: dict[str, Any] = json.loads(self._state.read_text())
         except FileNotFoundError:
-            return {"brokers": [], "etcd": []}
+            return {"brokers": [], "etcd": [], "store": []}
         except ValueError:
             raise DevRefused(
                 f"{self._state} is damaged: end the processes that it lists (see ps), then remove the file"
             ) from None
+        state.setdefault("store", [])
         return state
 
     @contextmanager
@@ -95,18 +103,50 @@ class DevCluster:
         wanted: Callable[[], bool],
     ) -> list[str]:
         """The brokers' addresses, once all are ready.  Gives up when `wanted` is not true any more."""
+        self._check_same_metadata(etcd)
         program = shutil.which("etcd")
-        if program is None:
+        if etcd and program is None:
             raise DevRefused(ETCD_MISSING)
         self.stop()  # what a killed command has left behind
-        ports = self._etcd_ports(etcd, range(port, port + brokers))
-        metadata = self._start_etcd(program, ports, wanted)
+        if program is not None and etcd:
+            metadata = self._start_etcd(program, self._etcd_ports(etcd, range(port, port + brokers)), wanted)
+        else:
+            metadata = self._start_store(wanted)
         for number in range(1, brokers + 1):
             self._add_broker(number, port + number - 1, metadata, settings, add_scram)
         state = self.state()
         for broker in state["brokers"]:
             self._await_broker(broker, wanted)
         return [broker["kafka"] for broker in state["brokers"]]
+
+    def _check_same_metadata(self, etcd: int) -> None:
+        """The metadata of a cluster stay where its first start put them."""
+        kept = self.folder / "etcd.json"
+        before = len(json.loads(kept.read_text())) if kept.exists() else 0
+        if before and before != etcd:
+            raise DevRefused(
+                f"the cluster in {self.folder} has {counted(before, 'etcd member')}: start it with --etcd {before}"
+            )
+        if etcd and (self.folder / STORE_FOLDER).exists():
+            raise DevRefused(
+                f"the cluster in {self.folder} has a metadata store of Tidelog: start it without --etcd, or use "
+                "another folder"
+            )
+
+    def _start_store(self, wanted: Callable[[], bool]) -> str:
+        command = [sys.executable, "-m", "tidelog", "metadata", "serve"]
+        command += ["--data", str(self.folder / STORE_FOLDER)]
+        log = self._log(STORE_FOLDER)
+        out = log.with_suffix(".out")
+        store = {"pid": processes.spawn(command, out, log), "command": command}
+        with self._changed_state() as state:
+            state["store"] = [store]
+        self._await(STORE, store, lambda: _content(out).endswith("\n"), STORE_FOLDER, wanted)
+        return _content(out).strip().removeprefix("ready metadata=")
+
+    def restart_store(self, wanted: Callable[[], bool]) -> None:
+        """Starts the metadata store that has ended; brokers connect to it again by themselves."""
+        self._start_store(wanted)
 
     def _start_etcd(self, program: str, ports: list[list[int]], wanted: Callable[[], bool]) -> str:
         peers = [f"http://{HOST}:{peer}" for _, peer in ports]
@@ -143,10 +183,6 @@ class DevCluster:
         kept = self.folder / "etcd.json"
         if kept.exists():
             ports: list[list[int]] = json.loads(kept.read_text())
-            if len(ports) != size:
-                raise DevRefused(
-                    f"the cluster in {self.folder} has {len(ports)} etcd members: start it with --etcd {len(ports)}"
-                )
             return ports
         free = _free_ports(2 * size, brokers)
         ports = [[client, peer] for client, peer in zip(free[::2], free[1::2], strict=True)]
@@ -181,12 +217,8 @@ class DevCluster:
         """The line in which it says that it is ready."""
         name = f"broker-{broker['id']}"
         out = self._log(name).with_suffix(".out")
-
-        def said() -> str:
-            return out.read_text(errors="replace") if out.exists() else ""
-
-        self._await(f"broker {broker['id']}", broker, lambda: said().endswith("\n"), name, wanted)
-        return said().strip()
+        self._await(f"broker {broker['id']}", broker, lambda: _content(out).endswith("\n"), name, wanted)
+        return _content(out).strip()
 
     def _await(
         self,
@@ -227,6 +259,8 @@ class DevCluster:
         """(number of the process, what to do about it) of everything that should run and does not."""
         found = {}
         state = self.state()
+        for store in state["store"]:
+            found[STORE] = (store, "it is started again")
         for broker in state["brokers"]:
             hint = f"`tidelog dev restart {broker['id']} --data {self.folder}` starts it again"
             found[f"broker {broker['id']}"] = (broker, hint)
@@ -241,12 +275,13 @@ class DevCluster:
         }
 
     def stop(self, patient: Callable[[], bool] = lambda: True) -> None:
-        """Brokers first, so that they can say goodbye to etcd."""
+        """Brokers first, so that they can end their registrations."""
         state = self.state()
         processes.end([(one["pid"], one["command"]) for one in state["brokers"]], patient)
         # A leader that is told to go looks for another one for seconds; all it knows is on disk already.
         members = [(one["pid"], one["command"]) for one in state["etcd"]]
         processes.end(members, patient, ETCD_END_SECONDS_MAX)
+        processes.end([(store["pid"], store["command"]) for store in state["store"]], patient)
         self._state.unlink(missing_ok=True)
 
     def _log(self, name: str) -> Path:
@@ -274,6 +309,10 @@ def _locked(path: Path, wait: bool) -> Iterator[bool]:
 
 def _words(problem: OSError) -> str:
     return os.strerror(problem.errno).lower() if problem.errno else str(problem)
+
+
+def _content(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _listens(address: str) -> bool:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.output import counted
 from tidelog.cli.session import Failure, command_help, pairs
 
+if TYPE_CHECKING:
+    from tidelog.cli.dev.cluster import DevCluster
+
 LOOK_SECONDS = 0.2
+RESTART_SECONDS_MIN = 1.0  # between two starts of the metadata store; doubled after each
+RESTART_SECONDS_MAX = 60.0
 
 _data = click.option(
     "--data",
@@ -26,10 +32,12 @@ _data = click.option(
 @click.group(
     invoke_without_command=True,
     help=command_help(
-        "Run etcd and several brokers on this machine until Ctrl-C or SIGTERM.  Brokers have the ids 1, 2, ... and "
-        "the ports PORT, PORT+1, ...; HTTP is on each port plus 1000.  When all are ready, the command prints "
+        "Run several brokers and their metadata store on this machine until Ctrl-C or SIGTERM.  Brokers have the ids 1, 2, "
+        "... and the ports PORT, PORT+1, ...; HTTP is on each port plus 1000.  When all are ready, the command prints "
         "`ready kafka=HOST:PORT,HOST:PORT,...`.  DIR/dev.json has the processes, DIR/broker-N.log their logs.  "
-        "A broker that dies stays dead until it is restarted.",
+        "A broker that dies stays dead until it is restarted.\n\n"
+        "The metadata store is a process of Tidelog; with --etcd, one or three members of etcd, as a cluster on several "
+        "machines has them.",
         """
 tidelog dev
 tidelog dev --brokers 3 --data cluster --port 9092 --etcd 3
@@ -56,7 +64,11 @@ tidelog dev restart 2 --data cluster
     help="Port of the first broker.",
 )
 @click.option(
-    "--etcd", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Number of etcd members."
+    "--etcd",
+    type=click.Choice(["0", "1", "3"]),
+    default="0",
+    show_default=True,
+    help="Number of etcd members that hold the metadata; 0: a metadata store of Tidelog, and no etcd.",
 )
 @click.option(
     "--set",
@@ -94,6 +106,10 @@ def dev(
                 addresses = cluster.start(
                     brokers, port, int(etcd), settings, add_scram, lambda: not signals.count
                 )
+                click.echo(
+                    f"Running {counted(brokers, 'broker')} and {_metadata(int(etcd))} in {data}; Ctrl-C stops them.",
+                    err=True,
+                )
                 click.echo(f"ready kafka={','.join(addresses)}")
                 _look_after(cluster, signals)
             finally:
@@ -101,6 +117,10 @@ def dev(
     except (DevRefused, OSError) as problem:
         if not signals.count:
             raise Failure(str(problem)) from None
+
+
+def _metadata(etcd: int) -> str:
+    return counted(etcd, "etcd member") if etcd else "a metadata store"
 
 
 class Signals:
@@ -115,14 +135,25 @@ class Signals:
         self.count += 1
 
 
-def _look_after(cluster: Any, signals: Signals) -> None:
-    """Says what has died, once for each process."""
+def _look_after(cluster: DevCluster, signals: Signals) -> None:
+    """Says what has died, once for each process, and starts the metadata store again."""
+    from tidelog.cli.dev.cluster import STORE, DevRefused
+
     told: set[int] = set()
+    next_start, wait_seconds = 0.0, RESTART_SECONDS_MIN
     while not signals.count:
-        for name, (pid, hint) in cluster.ended().items():
+        ended = cluster.ended()
+        for name, (pid, hint) in ended.items():
             if pid not in told:
                 told.add(pid)
                 click.echo(f"{name} (process {pid}) has ended: {hint}", err=True)
+        if STORE in ended and time.monotonic() >= next_start:
+            next_start = time.monotonic() + wait_seconds
+            wait_seconds = min(2 * wait_seconds, RESTART_SECONDS_MAX)
+            try:
+                cluster.restart_store(lambda: not signals.count)
+            except DevRefused as problem:
+                click.echo(str(problem), err=True)
         time.sleep(LOOK_SECONDS)
 
 

@@ -70,7 +70,7 @@ tidelog.login.timeout.ms long 30000 100.. built dynamic
 tidelog.login.waiting.max int 200 1.. built dynamic
   Logins that may wait for a password to be checked; beyond it, the address with the most of them is sent away.
 tidelog.metadata string sqlite: built
-  Metadata store of the cluster: sqlite: (a file in the first log directory, for one broker) or etcd://host:port,host:port/prefix.
+  sqlite: (a file, for one broker), etcd://host:port,host:port/prefix, or unix:/path, of `tidelog metadata serve`.
 tidelog.metadata.password password null built
   Password of the etcd user.
 tidelog.metadata.restored boolean false built

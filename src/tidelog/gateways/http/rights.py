@@ -1,4 +1,5 @@
-"""What every route of the HTTP port needs, in one table; asked where the broker has an authorizer.
+"""What every route of the HTTP port needs, in one table; asked where the broker has an authorizer, or the user a
+tenant.
 
 A gateway calls `check` before a handler runs.  What a handler then does through the clients of `clients.py` is decided again
 by the brokers, with the rights of the same user; lists that a handler takes from the metadata keep only what `visible` lets
@@ -203,6 +204,7 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/console/brokers/{node:int}"): Rule(
         (*_CLUSTER_PAGE.needs, NeededRight(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME))
     ),
+    ("GET", "/console/tenants"): _CLUSTER_PAGE,
     ("GET", "/console/alerts"): _CLUSTER_PAGE,
     ("GET", "/console/alerts/live"): _CLUSTER_PAGE,
     ("GET", "/console/plan"): _CLUSTER_PAGE,
@@ -219,9 +221,15 @@ def is_open(path: str) -> bool:
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
 
 
+def checks(around: Surroundings) -> bool:
+    """False: the user of this request may do everything."""
+    session = identity.session()
+    return around.config.authorizes or (session is not None and around.services.gate.authorizes(session))
+
+
 def check(around: Surroundings, request: Request, path: str) -> None:
     """Raises `Problem` unless the user may have what the route `path` answers."""
-    if not around.config.authorizes:
+    if not checks(around):
         return
     rule = RIGHTS.get(("GET" if request.method == "HEAD" else request.method, path))
     if rule is None:
@@ -248,7 +256,7 @@ def allowed(
     around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str, *, asked: bool
 ) -> bool:
     """`asked`: the client asked for it by name; otherwise it is left out of the answer."""
-    if not around.config.authorizes:
+    if not checks(around):
         return True
     session = identity.session()
     if session is None:

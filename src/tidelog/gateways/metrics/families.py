@@ -76,6 +76,24 @@ mq_client_bytes_out_total counter client_id
   Bytes sent, by client id.
 mq_client_errors_total counter client_id
   Error codes in answers, by client id.
+mq_tenant_requests_total counter tenant
+  Requests of connections of a tenant's users to this broker, by tenant; for billing, as the next two.
+mq_tenant_bytes_in_total counter tenant
+  Bytes received from a tenant's users, by tenant.
+mq_tenant_bytes_out_total counter tenant
+  Bytes sent to a tenant's users, by tenant.
+mq_tenant_connections gauge tenant
+  Open connections of a tenant's users to this broker, by tenant.
+mq_tenant_stored_bytes gauge tenant
+  Bytes of a tenant's replicas on this broker, by tenant; the sum over all brokers is what the limit is about.
+mq_tenant_topics gauge tenant
+  Topics of a tenant in the cluster, by tenant.
+mq_tenant_partitions gauge tenant
+  Partitions of a tenant in the cluster, by tenant.
+mq_tenant_full gauge tenant
+  1 while produce requests to a tenant's topics are refused because it stores as much as it may, by tenant.
+mq_tenant_limit gauge tenant limit
+  Limits of a tenant, by tenant and name of the limit.
 mq_connections gauge listener
   Open connections, by listener.
 mq_connections_opened_total counter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.gateways.metrics.families import FAMILIES
 
@@ -20,6 +20,12 @@ def _escaped(text: str) -> str:
         text = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     # A name that is not UTF-8 would make the whole page unreadable.
     return text.encode("utf-8", "replace").decode()
+
+
+def _labels_in(line: str) -> str:
+    """Of the first row of a series."""
+    row = line[: line.index("\n")]
+    return row[row.index("{") : row.rindex("}") + 1] if "{" in row else ""
 
 
 class Page:
@@ -61,9 +67,11 @@ class Page:
         rows.append(f"{name}_count{shown} {counts[-1]}\n")
         lines.append("".join(rows))
 
-    def families(self) -> Iterator[bytes]:
-        """The page, a family at a time: joining tens of thousands of lines at once takes long."""
-        for name, lines in self._lines.items():
+    def families(self, shows: Callable[[str], bool] | None = None) -> Iterator[bytes]:
+        """The page, a family at a time: joining tens of thousands of lines at once takes long.  `shows` is asked with the
+        labels of each series that may be left out."""
+        for name, every_line in self._lines.items():
+            lines = every_line if shows is None else [line for line in every_line if shows(_labels_in(line))]
             if lines:
                 family = FAMILIES[name]
                 head = f"# HELP {name} {family.doc}\n# TYPE {name} {family.kind}\n"

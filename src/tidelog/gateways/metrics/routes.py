@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus.
+"""`/metrics`, for Prometheus.  A user of a tenant gets the series of the tenant, and no others.
 
 A page of many thousand series is collected in short steps; between them producers and consumers are served."""
 
@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from tidelog.gateways.http import rights
+from tidelog.access.tenants import Tenant
+from tidelog.gateways.http import identity, rights
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.metrics.ends import Ends
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
@@ -20,6 +21,7 @@ from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
 from tidelog.gateways.metrics.process import open_files, process
 from tidelog.gateways.metrics.replication import metadata, partitions
 from tidelog.gateways.metrics.storage import DiskProbe, compaction, damage, directories
+from tidelog.gateways.metrics.tenants import is_of_tenant, tenants
 from tidelog.gateways.metrics.traffic import connections, rates, requests
 
 TURN_S = 0.0005
@@ -50,6 +52,7 @@ class Collector:
         yield rates(around, page)
         yield requests(around, page)
         yield connections(around, page)
+        yield tenants(around, page)
         yield metadata(around, page)
         yield partitions(around, page)
         yield directories(around, page, self._disks)
@@ -70,8 +73,9 @@ async def _in_turns(steps: Iterator[None]) -> None:
             turn_ends = perf_counter() + TURN_S
 
 
-async def _told(page: Page) -> AsyncIterator[bytes]:
-    for family in page.families():
+async def _told(page: Page, tenant: Tenant | None) -> AsyncIterator[bytes]:
+    shows = None if tenant is None else lambda labels: is_of_tenant(labels, tenant.name, tenant.prefix)
+    for family in page.families(shows):
         yield family
         await asyncio.sleep(0)
 
@@ -80,7 +84,10 @@ def routes(around: Surroundings) -> list[BaseRoute]:
     collector = Collector(around)
 
     async def metrics(request: Request) -> Response:
-        rights.check(around, request, "/metrics")
-        return StreamingResponse(_told(await collector.page()), media_type=CONTENT_TYPE)
+        session = identity.session()
+        tenant = None if session is None else around.services.gate.tenant(session)
+        if tenant is None or not tenant.exists:
+            rights.check(around, request, "/metrics")
+        return StreamingResponse(_told(await collector.page(), tenant), media_type=CONTENT_TYPE)
 
     return [Route("/metrics", metrics)]

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.gateways.http import identity
+from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import (
     ALTER,
     ALTER_CONFIGS,
     CLUSTER,
     DESCRIBE,
     DESCRIBE_CONFIGS,
+    FORBIDDEN,
     TOPIC,
     WRITE,
+    checks,
     require,
     visible,
 )
@@ -110,10 +114,12 @@ async def answered(
     handler: Callable[[Call], Awaitable[Any]],
 ) -> Any:
     """What the handler answers to this user; raises `Problem` or `Refusal`."""
-    if not around.config.authorizes:
+    if not checks(around):
         return await handler(call)
     rule = RIGHTS[endpoint]
     check(around, rule, call)
+    if endpoint == ("PUT", "mode/{}"):
+        _check_mode(around, call)
     if rule.of_schema:
         await _check_schema(around, call, endpoint)
     answer = await handler(call)
@@ -136,6 +142,19 @@ def check(around: Surroundings, rule: SubjectRule, call: Call) -> None:
     for other in _named_in_body(call) if rule.subject is not None else ():
         # A reference or an alias shows what is in the other subject.
         require(around, DESCRIBE, TOPIC, topic_of(other))
+
+
+def _check_mode(around: Surroundings, call: Call) -> None:
+    """In the mode IMPORT clients choose ids, which are those of all tenants: one of them could use them up."""
+    mode = call.body.get("mode") if isinstance(call.body, dict) else None
+    session = identity.session()
+    tenant = None if session is None else around.services.gate.tenant(session)
+    if tenant is not None and isinstance(mode, str) and mode.upper() == "IMPORT":
+        raise Problem(
+            403,
+            f"tenant {tenant.name!r} cannot choose the ids of schemas: ask the operator for mode IMPORT",
+            FORBIDDEN,
+        )
 
 
 def _named_in_body(call: Call) -> list[str]:

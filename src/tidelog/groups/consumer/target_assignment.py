@@ -30,6 +30,7 @@ from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.reconciliation import ReconciliationGoal
 from tidelog.groups.consumer.regex import Expressions
 from tidelog.metadata.image import Image
+from tidelog.metadata.tenants import prefix_of, tenant_of_name
 
 _HASH = Struct(">q")
 _COUNT = Struct(">i")
@@ -88,18 +89,29 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
         return
     for regex in sorted({member.regex for member in group.members.values() if member.regex}):
         expression = facts.expressions.find(regex, facts.image.names, facts.now_ms)
+        topics = _within_tenant(group.id, expression.topics, facts.image)
         before = group.resolved.get(regex)
-        if before is None or before.topics != expression.topics:
-            resolved = ResolvedRegex(expression.topics, facts.image.revision, facts.now_ms)
+        if before is None or before.topics != topics:
+            resolved = ResolvedRegex(topics, facts.image.revision, facts.now_ms)
             draft.add(regex_entry(group.id, regex, resolved))
             changed = True
         if expression.names is not names:
             names = expression.names  # older metadata: the next heartbeat resolves the expression again
     group = draft.group
-    hashed = metadata_hash(group.topics, facts.image)
+    hashed = metadata_hash(_within_tenant(group.id, group.topics, facts.image), facts.image)
     if changed or hashed != group.metadata_hash:
         draft.add(epoch_entry(group.id, group.epoch + 1, hashed))
     draft.seen = (facts.image.topics, facts.image.brokers, names)
+
+
+def _within_tenant(group: str, topics: frozenset[str], image: Image) -> frozenset[str]:
+    """A tenant's group is assigned nothing but the tenant's topics, whatever an expression matches or a classic member
+    names in its subscription, which no guard reads."""
+    tenant = tenant_of_name(image, group)
+    if tenant is None:
+        return topics
+    prefix = prefix_of(tenant)
+    return frozenset(name for name in topics if name.startswith(prefix))
 
 
 def metadata_hash(topics: Iterable[str], image: Image) -> int:
@@ -142,7 +154,7 @@ def assign(draft: GroupDraft, facts: GroupFacts) -> None:
         MemberSubscription(
             member.id,
             member.instance_id,
-            topic_ids(group.topics_of(member), facts.image),
+            topic_ids(_within_tenant(group.id, group.topics_of(member), facts.image), facts.image),
             group.targets.get(member.id, NO_PARTITIONS),
         )
         for member in group.members.values()

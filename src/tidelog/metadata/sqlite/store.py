@@ -278,18 +278,18 @@ class SqliteLease:
         self._store = store
         self._clock = clock
         self._ends_ms = clock.monotonic_ms() + ttl_ms
-        self._ended = False
+        self.ended = False
         self._ending: asyncio.Task[None] | None = None
         self._check_in(ttl_ms)
 
     async def keep_alive(self) -> bool:
-        if not self._ended:
+        if not self.ended:
             self._ends_ms = self._clock.monotonic_ms() + self.ttl_ms
-        return not self._ended
+        return not self.ended
 
     async def end(self) -> None:
-        if not self._ended:
-            self._ended = True
+        if not self.ended:
+            self.ended = True
             self._timer.cancel()
             await self._store.lease_ended(self)
 

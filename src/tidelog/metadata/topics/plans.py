@@ -21,8 +21,9 @@ from tidelog.metadata.records import (
     topic_key,
 )
 from tidelog.metadata.store import Put
+from tidelog.metadata.tenants import check_ceilings, tenant_of_name
 from tidelog.metadata.topics import placement
-from tidelog.metadata.topics.names import CLUSTER_METADATA, check_collision, check_topic_name
+from tidelog.metadata.topics.names import CLUSTER_METADATA, check_collision, check_topic_name, plain
 from tidelog.types import NodeId
 
 DEFAULT = -1
@@ -75,10 +76,14 @@ def plan_topic(
     check_topic_name(wanted.name)
     if wanted.name == CLUSTER_METADATA:
         raise errors.InvalidRequest(f"Topic {CLUSTER_METADATA!r} is internal and cannot be created.")
-    check_collision(wanted.name, taken)
+    tenant = tenant_of_name(image, wanted.name)
+    if tenant is None or tenant_of_name(image, taken.get(plain(wanted.name), "")) == tenant:
+        # What others have is nothing that a tenant should learn.
+        check_collision(wanted.name, taken)
     if wanted.name in image.topics:
         raise errors.TopicAlreadyExists(f"Topic '{wanted.name}' already exists.")
     configs = _checked_configs(wanted.configs, config)
+    check_ceilings(image, wanted.name, {}, configs, TopicConfig.of(configs, config.topic_defaults))
     replicas = _replicas_of_topic(image, wanted, config, start)
     record = TopicRecord(topic_id, replicas)
     return TopicPlan(wanted.name, record, _states(image, dict(enumerate(replicas))), configs)

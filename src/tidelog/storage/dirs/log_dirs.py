@@ -35,7 +35,7 @@ class LogDirs:
         self._absent: frozenset[UUID] = frozenset()
         self.unidentified: set[TopicPartition] = set()
         """Logs that lost the id of their topic in a crash.  Whose they are is not certain: one that leads is the topic's
-        log from then on, one whose partition another broker leads is parked."""
+        log from then on, one whose partition another broker leads is parked.  The next log of the name is certain again."""
         self._wanted: dict[TopicPartition, LogDir] = {}  # where partitions that are not here yet shall go
 
     async def start(self, cluster_id: str, node_id: int) -> list[Report]:
@@ -207,6 +207,7 @@ class LogDirs:
             return
         self.cancel_move(name)
         del self._homes[name]
+        self.unidentified.discard(name)
         logger.warning(
             "%s is parked as %s: %s.  Nothing reads or removes this folder.  Its log comes back when the metadata has its "
             "topic again; if it is not needed any more, remove the folder",
@@ -235,6 +236,7 @@ class LogDirs:
         home = self.home(name)
         home.delete(name, self._configs(name.topic).file_delete_delay_ms)
         del self._homes[name]
+        self.unidentified.discard(name)
 
     def deleted(self) -> None:
         """After some deletions: they are certain now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,12 @@ from tidelog.broker.handlers.produce import produce
 from tidelog.broker.handlers.transactions import txn_offset_commit
 from tidelog.groups.offsets import commits as offset_commits
 from tidelog.metadata import active_controller, doubts, elections, in_sync_changes
+from tidelog.metadata.access_controller import Swap
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.doubts import NO_LOG, ReplicaCondition
 from tidelog.metadata.elections import NextState
 from tidelog.metadata.image import Image, PartitionImage
-from tidelog.metadata.records import Cause, PartitionRecord
+from tidelog.metadata.records import PARTITIONS, Cause, PartitionRecord
 from tidelog.metadata.registration import Registration
 from tidelog.replication import in_sync, replica_fetcher
 from tidelog.replication.repair import Repair
@@ -176,17 +178,35 @@ def restored_metadata_are_taken_for_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KnownRevision, "was_rolled_back", lambda self, told: False)
 
 
-def a_change_that_may_be_stored_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """Decided on what is known, which says that there is nothing left to do, and not applied here."""
-    swap = Controller._swap
+def a_change_is_over_before_it_is_applied(patch: pytest.MonkeyPatch) -> None:
+    """The leader goes by the in-sync set that it knew before, while another one is stored."""
+    change_in_sync, reached = Controller.change_in_sync, Controller.reached
+    hurried: set[asyncio.Task[Any] | None] = set()
 
-    async def at_once(self: Controller, attempt: Any, validate_only: bool = False) -> Any:
-        answer, nothing = attempt(self._newest)
-        if not nothing.then:
-            return answer
-        return await swap(self, attempt, validate_only)
+    async def change(self: Controller, changes: Any) -> None:
+        hurried.add(task := asyncio.current_task())
+        try:
+            await change_in_sync(self, changes)
+        finally:
+            hurried.discard(task)
 
-    patch.setattr(Controller, "_swap", at_once)
+    async def not_waited_for(self: Controller, revision: int) -> None:
+        if asyncio.current_task() not in hurried:
+            await reached(self, revision)
+
+    patch.setattr(Controller, "change_in_sync", change)
+    patch.setattr(Controller, "reached", not_waited_for)
+
+
+def a_join_does_not_compare_the_registration(patch: pytest.MonkeyPatch) -> None:
+    """A request for an earlier process of the follower lets this one join."""
+    change_in_sync = Controller._change_in_sync
+
+    def whoever(self: Controller, changes: Any, image: Image) -> tuple[None, Swap]:
+        _, swap = change_in_sync(self, changes, image)
+        return None, Swap([one for one in swap.compare if one.key.startswith(PARTITIONS)], swap.then)
+
+    patch.setattr(Controller, "_change_in_sync", whoever)
 
 
 def a_damaged_replica_goes_on(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.simulation.cluster.concurrent import plants
+from tests.simulation.cluster.concurrent.joins import (
+    follower_loses_power_while_it_joins,
+    leader_is_late_to_learn_of_a_join,
+)
 from tests.simulation.cluster.concurrent.machines import (
     broker_is_restarted,
     brokers_are_restarted_in_turn,
@@ -76,6 +80,12 @@ PLANTED: dict[Plant, Found] = {
     plants.a_lease_need_not_be_proven: Found({"NothingLostWithoutLease"}, 60, (STORE, LINES)),
     plants.a_lease_is_proven_at_the_append_alone: Found(
         {"NothingLostWithoutLease"}, 60, ((leader_is_alone_with_its_clients,),)
+    ),
+    plants.a_change_is_over_before_it_is_applied: Found(
+        {"CommittedIsHeldByAll", *LOST}, 20, ((leader_is_late_to_learn_of_a_join,),)
+    ),
+    plants.a_join_does_not_compare_the_registration: Found(
+        {"CommittedIsHeldByAll", *LOST}, 60, ((follower_loses_power_while_it_joins,),)
     ),
     plants.a_damaged_replica_goes_on: Found({"DamagedNotInSync", *LOST}, 20, (ROT, PROCESSES)),
 }

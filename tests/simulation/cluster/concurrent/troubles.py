@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from tests.simulation.cluster import trouble
-from tests.simulation.cluster.concurrent import machines, operators, surroundings
+from tests.simulation.cluster.concurrent import joins, machines, operators, surroundings
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.cluster.world import Cluster
 
@@ -45,6 +45,8 @@ STORE: tuple[Trouble, ...] = (
     surroundings.watch_is_late,
     surroundings.requests_are_done_twice_or_late,
     surroundings.store_is_restored,
+    joins.follower_loses_power_while_it_joins,
+    joins.leader_is_late_to_learn_of_a_join,
 )
 OPERATORS: tuple[Trouble, ...] = (
     operators.partition_is_moved,

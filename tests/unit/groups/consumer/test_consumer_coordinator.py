@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.unit.groups.consumer.consumer_node import GROUP, Member, Node, settle
 from tidelog import errors
 from tidelog.testing import run
+from tidelog.wire.client_quotas import QuotaEntity
 
 
 async def pair(node: Node, partitions: int = 4) -> tuple[Member, Member]:
@@ -245,5 +247,37 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
         assert node.groups.shard(GROUP).machine.groups == {}
         with pytest.raises(errors.GroupIdNotFound):
             await first.send()
+
+    run(scenario)
+
+
+def test_a_group_of_a_tenant_is_assigned_topics_of_the_tenant_only() -> None:
+    """Also when a member names others: those of classic members stand in bytes that no guard reads."""
+
+    async def scenario(random: Random) -> None:
+        node = await Node().start()
+        await node.controller.access.alter_quotas(QuotaEntity(tenant="acme"), {"enabled": 1.0})
+        own = await node.topic("acme.t", 2)
+        for name in ("t", "acmeX.t", "zeta.t"):
+            await node.topic(name, 2)
+        for subscription in (
+            {"subscribed_topic_names": ["t", "acme.t", "acmeX.t", "zeta.t"]},
+            {"subscribed_topic_names": [], "subscribed_topic_regex": ".*t"},
+        ):
+            member = node.member()
+            group = f"acme.g-{len(subscription)}"
+            joining: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], **subscription}
+            await member.send(group_id=group, **joining)
+            await node.clock.advance_ms(2000)
+            if not member.owned:
+                sent = asyncio.ensure_future(member.send(group_id=group, topic_partitions=[]))
+                await asyncio.sleep(0.01)
+                member.interrupt()
+                await sent
+            assert member.owned == {own: [0, 1]}
+        plain = node.member()
+        await plain.join(subscribed_topic_regex="[a-z]+[.]t")
+        await settle([plain])
+        assert plain.count == 4, "of acme and zeta"
 
     run(scenario)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from tidelog import errors
 from tidelog.access.quotas import check_entity, check_quota
 from tidelog.broker.services import Context
-from tidelog.wire.client_quotas import CLIENT_ID, DEFAULT_ENTITY, IP, USER, QuotaEntity
+from tidelog.wire.client_quotas import CLIENT_ID, DEFAULT_ENTITY, IP, TENANT, USER, QuotaEntity
 from tidelog.wire.messages import alter_client_quotas as alter
 from tidelog.wire.messages import describe_client_quotas as describe
 
@@ -55,7 +55,7 @@ def _wanted(components: list[describe.ComponentData]) -> tuple[dict[str, str], s
             raise errors.InvalidRequest("Invalid empty entity type.")
         if kind in exact or kind in present:
             raise errors.InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in (USER, CLIENT_ID, IP, TENANT):
             raise errors.UnsupportedVersion(f"Unsupported entity type {kind}")
         if component.match_type not in set(_Match):
             raise errors.InvalidRequest(f"Unknown match type {component.match_type}")

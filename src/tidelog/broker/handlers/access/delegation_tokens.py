@@ -80,6 +80,11 @@ async def _create(
     ]
     if any(len(name) > NAME_CHARACTERS_MAX for name in (owner, *renewers)):
         raise errors.InvalidRequest(f"a principal has at most {NAME_CHARACTERS_MAX} characters")
+    tenant = context.tenant
+    if tenant is not None and not all(map(tenant.has_principal, renewers)):
+        raise errors.DelegationTokenAuthorizationFailed(
+            f"the renewers of a token of tenant {tenant.name!r} are its own users"
+        )
     token = tokens.new_token(
         services.access.token_settings,
         context.principal,

@@ -201,6 +201,16 @@ def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
         name, topic_id = topic_image.name, topic
     assert isinstance(name, str)
     if not request.services.gate.may_write(request.session, name, topic_id):
+        tenant = request.services.gate.tenant(request.session)
+        if topic_id is not None and tenant is not None and not tenant.owns(name):
+            raise errors.UnknownTopicId
+        if request.services.gate.is_full(name) and request.services.gate.allows(
+            request.session, AclOperation.WRITE, AclResourceType.TOPIC, name
+        ):
+            raise errors.PolicyViolation(
+                f"the tenant of topic '{name}' stores as many bytes as it may (stored_bytes_max): delete records or topics, "
+                "shorten their retention, or ask the operator for a higher limit"
+            )
         raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")
 
 

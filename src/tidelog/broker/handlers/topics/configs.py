@@ -7,7 +7,8 @@ client metrics are described with their defaults, and can be set to nothing else
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from tidelog import errors
 from tidelog.broker import loggers
@@ -35,6 +36,7 @@ from tidelog.config.describe import (
 )
 from tidelog.config.setting import SettingKind
 from tidelog.metadata.config_alterations import Action, Alteration
+from tidelog.metadata.tenants import ceilings_of, exceeds
 from tidelog.storage.integrity.damaged_logs import damaged_logs
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
@@ -76,7 +78,9 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[De
     keys: Collection[str] | None = resource.configuration_keys
     config = context.services.config()
     if kind == TOPIC:
-        return describe_topic(topic_overrides(name, context), config, keys)
+        described = describe_topic(topic_overrides(name, context), config, keys)
+        ceilings = ceilings_of(context.services.image(), name)
+        return [_within(entry, ceilings) for entry in described] if ceilings else described
     if kind == BROKER:
         if not name:
             return describe_all_brokers(config, keys)
@@ -93,6 +97,14 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[De
         check_group_name(name)
         return describe_group(context.services.image().group_overrides(name), config, keys)
     raise errors.InvalidRequest(f"there are no settings for resources of type {kind}")
+
+
+def _within(entry: DescribedSetting, ceilings: Mapping[str, int]) -> DescribedSetting:
+    """The value in effect: at most what the topic's tenant allows."""
+    ceiling = ceilings.get(entry.name)
+    if ceiling is None or not exceeds(int(entry.value or -1), ceiling):
+        return entry
+    return replace(entry, value=str(ceiling))
 
 
 def _facts(keys: Collection[str] | None, context: Context) -> Iterable[DescribedSetting]:

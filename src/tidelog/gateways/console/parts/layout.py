@@ -45,6 +45,7 @@ SECTIONS = (
     ("Transactions", path("transactions"), "x"),
     ("Schemas", path("schemas"), "s"),
     ("Brokers", path("brokers"), "b"),
+    ("Tenants", path("tenants"), "n"),
     ("Alerts", path("alerts"), "a"),
     ("Planner", path("plan"), "p"),
 )
