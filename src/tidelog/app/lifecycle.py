@@ -12,9 +12,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
+from tidelog.app.encryption_at_rest import EncryptionAtRest
 from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.peer_security import ListenerPeers
@@ -69,6 +71,7 @@ from tidelog.storage.background import Background, Intervals
 from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
 from tidelog.storage.dirs.log_dir import LogDir
 from tidelog.storage.dirs.log_dirs import LogDirs
+from tidelog.storage.disk import Disk
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.integrity.scrubber import Scrubber, ScrubPace
 from tidelog.storage.recovery import Report
@@ -124,16 +127,13 @@ class Broker:
         # Neither clients nor segments may take what the other needs, nor the little that everything else does.
         files = OpenFiles(min(given.tidelog_open_files_max, around.descriptors_max // 2))
         spare = min(FILES_SPARE + given.tidelog_http_connections_max, around.descriptors_max // 4)
-        dirs = [
-            LogDir(os.path.abspath(path), around.disk(path), around.clock, around.random, files)
-            for path in given.log_dirs
-        ]
+        places = [(around.disk(path), os.path.abspath(path)) for path in given.log_dirs]
         self._store: MetadataStore = await around.store(given.log_dirs[0])
         self._undo.push_async_callback(self._store.close)
-        for where in dirs:
-            self._undo.callback(where.volume.disk.close)
+        for disk, _ in places:
+            self._undo.callback(disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
-        self._dirs = LogDirs(dirs, controller.topic_config)
+        self._dirs = LogDirs(await self._log_dirs(places, files), controller.topic_config)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
         pace = Pace(around.clock, lambda: controller.config().replica_alter_log_dirs_io_max_bytes_per_second)
@@ -161,6 +161,8 @@ class Broker:
         http = self._bind_http()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
+        if self._encryption.configured:
+            self._run(self._encryption.run(), "watching the keys of encryption")
         self.users_added = await add_first_users(controller, self._first_users)
         endpoints = endpoints_of(given, bound, around.host_name())
         await self._register(node, endpoints, http)
@@ -189,6 +191,18 @@ class Broker:
             # Gateways are clients of this broker: they end before it does.
             self._undo.push_async_callback(self._http.stop)
         return Addresses(next(iter(bound.values())), http)
+
+    async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> list[LogDir]:
+        around = self._around
+        self._encryption = EncryptionAtRest(self._given, places, around.random)
+        await self._encryption.load()
+        disks = [(self._encryption.disk(disk, self._key_of_topic), path) for disk, path in places]
+        return [LogDir(path, disk, around.clock, around.random, files) for disk, path in disks]
+
+    def _key_of_topic(self, name: str, topic_id: UUID | None) -> str:
+        """What a new file of the topic is to be encrypted with.  Folders of long names are known by the id alone."""
+        topic = None if topic_id is None else self._controller.newest.topic_by_id(topic_id)
+        return self._controller.topic_config(name if topic is None else topic.name).encryption_key
 
     async def _register(
         self, node: NodeId, endpoints: tuple[Endpoint, ...], http: tuple[str, int] | None

@@ -24,6 +24,7 @@ COMMANDS = {
         "Show, reset and delete consumer groups and share groups.",
     ),
     "certs": ("tidelog.cli.certs:certs", "Create an authority and certificates for TLS."),
+    "keys": ("tidelog.cli.keys:keys", "Keys of encryption at rest, and what is encrypted with them."),
     "users": ("tidelog.cli.users:users", "Create, list and delete users, and set passwords."),
     "acls": ("tidelog.cli.acls:acls", "Create, list, delete and explain ACLs."),
     "roles": ("tidelog.cli.roles:roles", "Grant and revoke roles: bundles of ACLs."),

@@ -31,7 +31,7 @@ from tidelog.config.tables.broker_network import NETWORK
 from tidelog.config.tables.broker_replication import REPLICATION
 from tidelog.config.tables.broker_security import SECURITY
 from tidelog.config.tables.broker_tidelog import OWN
-from tidelog.config.topic import TopicConfig
+from tidelog.config.topic import TopicConfig, check_key_name
 from tidelog.errors import InvalidConfig
 from tidelog.logs import parse_levels
 
@@ -51,6 +51,7 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "compression.type": (("compression.type", 1),),
     "compression.zstd.level": (("compression.zstd.level", 1),),
     "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "encryption.key": (("encryption.key", 1),),
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "flush.messages": (("log.flush.interval.messages", 1),),
     "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
@@ -104,6 +105,13 @@ class BrokerConfig:
     delegation_token_max_lifetime_ms: int = 604_800_000
     delegation_token_secret_key: str | None = None
     delete_topic_enable: bool = True
+    encryption_cache_bytes: int = 16_777_216
+    encryption_file_keys_dir: str | None = None
+    encryption_refresh_ms: int = 10_000
+    encryption_vault_ca_file: str | None = None
+    encryption_vault_mount: str = "transit"
+    encryption_vault_token_file: str | None = None
+    encryption_vault_url: str | None = None
     fetch_max_bytes: int = 57_671_680
     follower_replication_throttled_rate: int = (1 << 63) - 1
     group_initial_rebalance_delay_ms: int = 3000
@@ -336,6 +344,11 @@ class BrokerConfig:
                 )
         self._check_etcd()
         self._check_access()
+        check_key_name("encryption.key", self.topic_defaults.encryption_key)
+        if self.encryption_vault_url is not None and self.encryption_vault_token_file is None:
+            raise InvalidConfig(
+                "encryption.vault.url needs encryption.vault.token.file: the file with a token for Vault"
+            )
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")

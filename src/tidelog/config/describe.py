@@ -78,7 +78,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
             continue
         text = _broker_text(setting, config)
         synonyms = _broker_synonyms(setting.name, _finer(setting.name), config)
-        if setting.unlisted and synonyms[0].source is SettingSource.DEFAULT:
+        if setting.unlisted and (not synonyms or synonyms[0].source is SettingSource.DEFAULT):
             continue
         yield _entry(setting, text, synonyms, read_only=not setting.dynamic)
     yield from _overrides(config, names)

@@ -20,6 +20,7 @@ TOPIC_SETTINGS: dict[str, Setting] = read_table(TOPIC)
 _LARGEST = (1 << 63) - 1
 _REPLICAS = re.compile(r"[0-9]+:[0-9]+")
 _EVERY_REPLICA = ("*",)
+_KEY_NAME = re.compile(r"none|(?:file|vault):[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class TopicConfig:
     confluent_value_schema_validation: bool = False
     confluent_value_subject_name_strategy: str = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
     delete_retention_ms: int = 86_400_000
+    encryption_key: str = "none"
     file_delete_delay_ms: int = 60_000
     flush_messages: int = _LARGEST
     flush_ms: int = _LARGEST
@@ -73,6 +75,7 @@ class TopicConfig:
         }
         for name in ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"):
             _check_replicas(name, parsed.get(name, ()))
+        check_key_name("encryption.key", parsed.get("encryption.key", base.encryption_key))
         return base.changed(parsed)
 
     def check(self) -> None:
@@ -92,6 +95,14 @@ class TopicConfig:
         if small is not None:
             changes["segment_bytes"] = small
         return replace(self, **changes)
+
+
+def check_key_name(name: str, value: Value) -> None:
+    if not isinstance(value, str) or not _KEY_NAME.fullmatch(value):
+        raise InvalidConfig(
+            f"{name} cannot be {value!r}: it must be none, file:NAME or vault:NAME, with letters, digits, '.', '_' and "
+            f"'-' in the name"
+        )
 
 
 def _check_replicas(name: str, value: Value) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from tidelog._speed.log.batch import Header
 from tidelog.errors import CorruptMessage, OffsetOutOfRange
 from tidelog.storage import aborted, lookup
+from tidelog.storage.encryption.encrypted_file import EncryptedFile
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.log_state import LogState
 from tidelog.storage.lookup import Known, TimedOffset
@@ -125,7 +126,10 @@ def _cut_slice(
             size = first
         else:
             return None
-    return Slice(segment.file, position, size)
+    file = segment.file
+    if type(file) is EncryptedFile:
+        file.check()  # a key that is gone is an error of the read, not of the answer that is on its way
+    return Slice(file, position, size)
 
 
 def _read_anywhere(

@@ -21,10 +21,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.unit.storage.encrypted_disk import EncryptedVirtualDisk
 from tests.unit.storage.making import FOLDER, NAME, NOW_MS, append, batch, content, make_volume, open_log
 from tidelog._speed.log.batch import walk
 from tidelog.config import TopicConfig
 from tidelog.record.reader import read_records
+from tidelog.storage.encryption.file_header import is_encrypted
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery, Report
@@ -48,9 +50,11 @@ class Entry(NamedTuple):
 
 
 class LogMachine(RuleBasedStateMachine):
+    make_disk: type[VirtualDisk] = VirtualDisk
+
     def __init__(self) -> None:
         super().__init__()
-        self.disk = VirtualDisk(Random(1))
+        self.disk = self.make_disk(Random(1))
         self.volume = make_volume(self.disk, files=8)
         self.log = open_log(self.volume, CONFIG)
         self.entries: list[Entry] = []
@@ -298,6 +302,19 @@ class LogMachine(RuleBasedStateMachine):
 
 LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestLogAgainstAList = LogMachine.TestCase
+
+
+class EncryptedLogMachine(LogMachine):
+    make_disk = EncryptedVirtualDisk
+
+    @invariant()
+    def nothing_is_plain(self) -> None:
+        files = self.disk.files(FOLDER)
+        assert all(is_encrypted(data) for path, data in files.items() if data and path.endswith(".log"))
+
+
+EncryptedLogMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestEncryptedLogAgainstAList = EncryptedLogMachine.TestCase
 
 
 @pytest.mark.deep

@@ -19,6 +19,7 @@ NAMES = [" ".join(path) for path in LEAVES]
 # They ask no broker.
 OFFLINE = (
     "certs",
+    *(f"keys {one}" for one in ("create", "delete", "list", "rewrap", "rotate", "status")),
     "log dump",
     "log repair",
     "model fit",
@@ -57,6 +58,12 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "groups reset",
         "groups set",
         "certs",
+        "keys create",
+        "keys delete",
+        "keys list",
+        "keys rewrap",
+        "keys rotate",
+        "keys status",
         "users create",
         "users delete",
         "users list",

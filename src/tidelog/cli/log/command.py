@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tidelog.cli.key_options import disk_of_partition, key_options
 from tidelog.cli.log.repair import repair
 from tidelog.cli.output import ProgressLine, bytes_text, hush_stdout, print_json, time_text
 from tidelog.cli.session import Failure, command_help
@@ -26,7 +28,7 @@ log.add_command(repair)
         "Show the contents of a segment file: the batches of a .log with the verdict on each CRC, and with --records "
         "their records; the entries of an .index, a .timeindex or a .txnindex (aborted transactions).  "
         "Reads the file as it is, whatever its size, with "
-        "or without a broker running.  The exit code is 1 when something in it is damaged.",
+        "or without a broker running; an encrypted one needs its key.  The exit code is 1 when something in it is damaged.",
         """
 tidelog log dump data/orders-0/00000000000000000000.log
 tidelog log dump --records data/orders-0/00000000000000000000.log | less
@@ -50,7 +52,8 @@ one line per item, distinguished by "type":
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--records", is_flag=True, help="Include the records of each batch.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-def dump(file: Path, records: bool, as_json: bool) -> None:
+@key_options
+def dump(file: Path, records: bool, as_json: bool, services: dict[str, Any]) -> None:
     import time
 
     from tidelog.cli.log.file import NotALogFile, read_log_file
@@ -59,7 +62,8 @@ def dump(file: Path, records: bool, as_json: bool) -> None:
     progress = ProgressLine() if not sys.stdout.isatty() else None
     try:
         size = file.stat().st_size
-        for item in read_log_file(file, with_records=records):
+        disk = disk_of_partition(services, file.parent)
+        for item in read_log_file(file, records, disk):
             if item["type"] == "summary":
                 damaged = item["damaged"]
             if as_json:
@@ -75,6 +79,8 @@ def dump(file: Path, records: bool, as_json: bool) -> None:
     except BrokenPipeError:
         hush_stdout()
     except OSError as problem:
+        if problem.errno == errno.ENOKEY:
+            raise Failure(f"{file} is encrypted: {problem}") from None
         raise Failure(f"cannot read {file}: {(problem.strerror or str(problem)).lower()}") from None
     finally:
         if progress is not None:

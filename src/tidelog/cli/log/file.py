@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ from tidelog._speed.log.batch import ATTRIBUTES_AT, HEADER_SIZE, Header, header_
 from tidelog._speed.log.crc32c import crc32c
 from tidelog.cli.output import data_fields
 from tidelog.record import Codec, Record, read_batches, read_marker
+from tidelog.storage.disk import Disk, File
 
 PIECE_BYTES = 1 << 20
 MAGIC = 2
@@ -30,14 +32,40 @@ class NotALogFile(Exception):
     pass
 
 
-def read_log_file(path: Path, with_records: bool) -> Iterator[Item]:
-    """Items as `tidelog log dump --json` prints them; the last one is the summary."""
+class PlainBytes(RawIOBase):
+    """A file of a disk, as Python reads files."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        if whence:
+            offset += self._position if whence == 1 else self._file.size()
+        self._position = offset
+        return offset
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._file.read(len(buffer), self._position)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def read_log_file(path: Path, with_records: bool, disk: Disk) -> Iterator[Item]:
+    """`disk` decrypts what is encrypted.  Items as `tidelog log dump --json` prints them; the last one is the summary."""
     suffixes = [one for one in path.suffixes if one != ".deleted"]
     kind = suffixes[-1] if suffixes else ""
-    with path.open("rb") as file:
+    with BufferedReader(PlainBytes(disk.open(str(path)))) as file:
         if kind in (".log", ".cleaned", ".swap"):
             lost = _lost_ranges(path.parent)
-            for item in _batches(file, path.stat().st_size, with_records):
+            for item in _batches(file, disk.size(str(path)), with_records):
                 if item["type"] == "batch" and (item["base_offset"], item["last_offset"] + 1) in lost:
                     item["lost"] = True
                 yield item

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.key_options import disk_of_partition, key_options
 from tidelog.cli.output import bytes_text, counted, print_json, time_text
 from tidelog.cli.session import Failure, command_help
 
@@ -40,15 +42,20 @@ tidelog log repair orders-0 --log-dir /var/lib/tidelog
     "--execute", is_flag=True, help="Give the damaged records up.  Without --execute nothing is changed."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) -> None:
+@key_options
+def repair(
+    partition: Path, log_dir: Path | None, execute: bool, as_json: bool, services: dict[str, Any]
+) -> None:
     from tidelog.errors import TidelogError
-    from tidelog.storage.disk import SystemDisk
     from tidelog.storage.integrity.salvage import find_losses, give_up_losses, read_lost
 
     folder = (partition if log_dir is None else log_dir / partition).absolute()
     if not folder.is_dir() or not any(folder.glob("*.log")):
         raise Failure(f"{folder} is not the folder of a partition: name a folder with .log files")
-    disk = SystemDisk()
+    try:
+        disk = disk_of_partition(services, folder, read_only=not execute)
+    except OSError as problem:
+        raise Failure(f"cannot read the keys of {folder}: {problem}") from None
     try:
         given_up = read_lost(disk, str(folder))
         losses = find_losses(disk, str(folder))
@@ -57,6 +64,8 @@ def repair(partition: Path, log_dir: Path | None, execute: bool, as_json: bool) 
     except TidelogError as problem:
         raise Failure(str(problem)) from None
     except OSError as problem:
+        if problem.errno == errno.ENOKEY:
+            raise Failure(f"{folder} is encrypted: {problem}") from None
         raise Failure(f"cannot repair {folder}: {(problem.strerror or str(problem)).lower()}") from None
     finally:
         disk.close()

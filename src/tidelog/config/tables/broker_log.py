@@ -17,6 +17,22 @@ default.replication.factor int 1 built
   Replication factor of a topic that is created without one.
 delete.topic.enable boolean true built
   Allow topics to be deleted.
+encryption.cache.bytes long 16777216 0.. built unlisted
+  Memory for decrypted bytes that several consumers read; all log directories share it.
+encryption.file.keys.dir string null built unlisted
+  Folder of the keys that encryption.key names as file:NAME; tidelog keys create makes them.
+encryption.key string none built dynamic unlisted
+  Default of the topic setting encryption.key.
+encryption.refresh.ms long 10000 100.. built unlisted
+  How often keys are looked at for new versions and deleted keys, and asked for again while they are not available.
+encryption.vault.ca.file string null built unlisted
+  Certificates of the authorities that Vault's certificate may come from, as PEM; the system's if not set.
+encryption.vault.mount string transit built unlisted
+  Where the transit engine is mounted in Vault or OpenBao.
+encryption.vault.token.file string null built unlisted
+  File with the token for Vault; it is read again for every request, so an agent can renew it.
+encryption.vault.url string null built unlisted
+  Address of the Vault or OpenBao server with the keys that encryption.key names as vault:NAME.
 log.cleaner.backoff.ms long 15000 0.. built dynamic
   Pause of the compactor when there is nothing to compact.
 log.cleaner.dedupe.buffer.size long 134217728 built dynamic

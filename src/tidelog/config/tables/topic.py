@@ -23,6 +23,8 @@ confluent.value.subject.name.strategy string io.confluent.kafka.serializers.subj
   Which subject must have the schema of a record's value, where that is checked: by topic, by record, or by both.
 delete.retention.ms long 86400000 0.. built
   How long a compacted topic keeps the marker of a deleted key, so that readers can see the deletion.
+encryption.key string none built unlisted
+  Key that new segments are encrypted with: file:NAME or vault:NAME, or none for plain files.
 file.delete.delay.ms long 60000 0.. built
   How long the files of a deleted segment stay on disk.
 flush.messages long 9223372036854775807 1.. built

@@ -26,6 +26,7 @@ from tidelog.storage.compaction.job import Job, LastRecord, Progress, Rewritten
 from tidelog.storage.compaction.rules import Dirt, SealedSegment, Source, dirt, first_dirty
 from tidelog.storage.compaction.runner import CompactionFailed, Runner
 from tidelog.storage.dirs.volume import Volume
+from tidelog.storage.encryption.worker_keys import keys_for_worker
 from tidelog.storage.log import Log
 from tidelog.storage.segments import swapping
 from tidelog.storage.segments.segment import Segment
@@ -255,6 +256,8 @@ class Cleaner:
 
     def _job(self, log: Log, state: Dirt, segments: Sequence[Segment]) -> Job:
         config, volume = log.config, self._volume
+        paths = [segment.path for segment in segments]
+        data_keys, new_data_key = keys_for_worker(volume.disk, paths, log.segments.last.path)
         return Job(
             folder=log.folder,
             token=volume.random.randbytes(8).hex(),
@@ -272,6 +275,8 @@ class Cleaner:
                 each.id: LastRecord(each.batches[-1].last_offset if each.batches else -1, each.epoch)
                 for each in log.producers
             },
+            data_keys=data_keys,
+            new_data_key=new_data_key,
             aborted=log.aborted(segments[0].base, state.bound) if segments else [],
         )
 

@@ -39,6 +39,10 @@ class Job:
     seed: str
     """16 bytes in hexadecimal digits that nobody outside can guess: keys are hashed with it."""
     producers: dict[int, LastRecord] = field(default_factory=dict)
+    data_keys: dict[str, str] = field(default_factory=dict, repr=False)
+    """Of an encrypted log: the keys that its files have, in hexadecimal digits, by their ids."""
+    new_data_key: str = ""
+    """The id of the one to encrypt new files with; empty: they are plain."""
     aborted: list[Aborted] = field(default_factory=list)
     """All that have records below `bound`; empty when no segment has an index of them."""
 

@@ -16,6 +16,7 @@ from tidelog.errors import TidelogError
 from tidelog.storage.compaction.compactor import Compactor
 from tidelog.storage.compaction.job import Job
 from tidelog.storage.disk import Disk, SystemDisk
+from tidelog.storage.encryption.worker_keys import disk_for_worker
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
@@ -29,7 +30,8 @@ def serve(disk: Disk, jobs: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
     for line in jobs:
-        compactor = Compactor(disk, Job.from_plain(json.loads(line)))
+        job = Job.from_plain(json.loads(line))
+        compactor = Compactor(disk_for_worker(disk, job.data_keys, job.new_data_key), job)
         try:
             for rewritten in compactor.run():
                 answer("rewritten", rewritten)

@@ -21,7 +21,7 @@ from tidelog.storage import checkpoints
 from tidelog.storage.checkpoints import CorruptCheckpoint, OffsetFile
 from tidelog.storage.dirs import folders, identity
 from tidelog.storage.dirs.identity import Identity, LastRun
-from tidelog.storage.dirs.volume import Volume
+from tidelog.storage.dirs.volume import NO_KEY, Volume
 from tidelog.storage.disk import Disk, Lock
 from tidelog.storage.files import OpenFiles
 from tidelog.storage.flusher import NotDurable
@@ -60,6 +60,8 @@ class LogDir:
         self.shortened: set[TopicPartition] = set()
         """Recovery cut the ends of these logs.  A process that is killed tears few writes: it may have been a batch that was
         acknowledged and rotted."""
+        self.unrecovered: set[TopicPartition] = set()
+        """Logs whose keys were not available after an unclean stop: they are recovered when they are first opened."""
         self._disk = disk
         self._lock: Lock | None = None
         self._renamed = False  # folders of deleted logs were, and it is not certain yet
@@ -163,6 +165,11 @@ class LogDir:
                 self.names.discard(name)  # somebody's file
             except CorruptMessage as problem:
                 logger.error("%s cannot be recovered: %s", name, problem)
+            except OSError as problem:
+                if problem.errno != NO_KEY:
+                    raise
+                self.unrecovered.add(name)
+                logger.error("%s is offline until it can be recovered: %s", name, problem)
             else:
                 points[name] = report.recovery_point
                 reports.append(report)
@@ -204,7 +211,8 @@ class LogDir:
         if renames:
             self._sync_all()
         self.checkpoint()
-        identity.mark_clean(self._disk, self.path)
+        if not self.unrecovered:
+            identity.mark_clean(self._disk, self.path)
 
     def _sync_all(self) -> None:
         try:
@@ -227,23 +235,29 @@ class LogDir:
             start = self.log_starts.offsets.get(name, 0)
             point = self.volume.recovery_points.offsets.get(name, 0)
             try:
+                if name in self.unrecovered:
+                    point = self._recover_again(name, config, start, point)
                 try:
                     log = Log.open(self.volume, self.folder(name), name, config, start, point)
                 except Torn as problem:
                     logger.warning("%s was closed and has changed since: %s", name, problem)
-                    point = self._cut(name, config, start)
+                    point = self._recover_again(name, config, start, point)
                     log = Log.open(self.volume, self.folder(name), name, config, start, point)
             except OSError as problem:
                 raise self.volume.failed(problem, f"open {name}") from problem
             self.logs[name] = log
         return log
 
-    def _cut(self, name: TopicPartition, config: TopicConfig, start: int) -> int:
-        """Where the log ends once what is not whole is gone from its end.  All before it is believed, so that this
-        takes no longer than opening it."""
-        report = Recovery(self.volume, self.folder(name), config, power_lost=False).run(start, _END)
+    def _recover_again(self, name: TopicPartition, config: TopicConfig, start: int, point: int) -> int:
+        """Of a log whose keys were away at the start, what the start would have done.  Of another one, where it ends once
+        what is not whole is gone from its end: all before is believed, so that this takes no longer than opening it."""
+        late, last = name in self.unrecovered, self.last_run
+        power_lost, failed = (last.power_lost, last.failed) if late and last is not None else (False, False)
+        recovery = Recovery(self.volume, self.folder(name), config, power_lost, failed)
+        report = recovery.run(start, point if late else _END)
         logger.warning("recovered %s", report)
         self._disk.sync_all(self.path)
+        self.unrecovered.discard(name)
         self.volume.recovery_points.lower(name, report.recovery_point)
         return report.recovery_point
 
@@ -325,6 +339,7 @@ class LogDir:
         if log is not None:
             log.abandon()
         self.names.discard(name)
+        self.unrecovered.discard(name)
         for file in (self.volume.recovery_points, self.log_starts, self.committed):
             file.offsets.pop(name, None)
         self.volume.suspects.pop(name, None)

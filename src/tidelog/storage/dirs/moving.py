@@ -47,6 +47,8 @@ class Move:
             segment_bytes=max(config.segment_bytes, largest),
         )
         try:
+            target.volume.disk.make_folder(self._folder)
+            self._write_metadata()  # before any record: encryption binds files to the topic's id
             self._to = Log.open(target.volume, self._folder, name, unsynced)
         except OSError as problem:
             raise target.volume.failed(problem, f"move {name}") from problem
@@ -97,7 +99,6 @@ class Move:
                 if segment.end > durable_to or segment is self._to.segments.last:
                     segment.files.sync()
             volume.disk.sync_folder(self._folder)
-            self._write_metadata()
         except OSError as problem:
             # The old log is still the one that counts: a full disk costs nothing but the move.
             raise volume.failed(problem, f"move {self.name}", isinstance(problem, NotDurable)) from problem

@@ -22,6 +22,8 @@ from tidelog.types import TopicPartition
 # A full disk is the operator's to empty: what is on it is whole, so its logs stay readable and come back by
 # themselves.
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+# A key that is away, or was deleted, is no fault of the disk.
+NO_KEY = errno.ENOKEY
 # Nor is it the disk's fault when the process is at its own limits.
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 TELL_EVERY_MS = 10_000
@@ -79,6 +81,8 @@ class Volume:
     def failed(self, problem: OSError, doing: str, at_risk: bool = False) -> KafkaStorageError:
         """The error for whoever asked.  Anything but a full disk takes the whole directory offline, and so
         does a full disk when bytes that readers may have seen are `at_risk`."""
+        if problem.errno == NO_KEY:
+            return self._tell(f"{doing}: {problem}")
         if problem.errno in FULL and not at_risk:
             return self._tell(f"{doing}: the disk of {self.path} is full; free some space and try again")
         if problem.errno in _EXHAUSTED and not at_risk:

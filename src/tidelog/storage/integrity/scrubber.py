@@ -11,13 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError
+from tidelog.storage.dirs import folders
 from tidelog.storage.dirs.log_dir import Configs, LogDir
+from tidelog.storage.dirs.volume import NO_KEY
+from tidelog.storage.encryption.encrypting_disk import EncryptingDisk
 from tidelog.storage.integrity.damage_notes import note_damage
 from tidelog.storage.integrity.verification import SegmentCheck, find_damage
 from tidelog.storage.log import Log
@@ -193,6 +197,10 @@ class Scrubber:
                 await self._pause(count)
         except FileNotFoundError:
             return  # deleted or compacted meanwhile
+        except OSError as problem:
+            if problem.errno != NO_KEY:
+                raise
+            return  # looked at in the next round, if the key is back
         counters.segments += 1
         if not check.whole:
             await self._confirm(name, target.base)
@@ -252,6 +260,7 @@ class Scrubber:
     async def _watch_suspects(self) -> None:
         suspects = self._volume.suspects
         while self._volume.problem is None:
+            self._suspect_encrypted()
             if not suspects:
                 await asyncio.sleep(LOOK_S)
                 continue
@@ -261,6 +270,15 @@ class Scrubber:
                 await self._check_suspect(name, offset)
             except (OSError, TidelogError) as problem:
                 logger.warning("%s cannot be checked now: %s", name, problem)
+
+    def _suspect_encrypted(self) -> None:
+        """An encrypted file tells by itself that it is not what was written."""
+        disk = self._volume.disk
+        if isinstance(disk, EncryptingDisk):
+            for path in disk.take_rotten():
+                folder = folders.parse(os.path.basename(path))
+                if folder is not None and folder.suffix == "" and folder.name not in self._volume.damaged:
+                    self._volume.suspects[folder.name] = None
 
     async def _check_suspect(self, name: TopicPartition, offset: int | None) -> None:
         log = self._home.logs.get(name)

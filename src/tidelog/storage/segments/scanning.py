@@ -74,10 +74,13 @@ def rebuild_indexes(segment: Segment) -> None:
     behind_bad = {bad.position + bad.size for bad in segment.bad}
     segment.indexes.empty()
     restart(segment, 0)
-    for position, header in segment.headers(0, size):
-        scanned(segment, position, header, position in behind_bad)
-    segment.time_index.append(segment.max_timestamp, segment.max_timestamp_offset)
-    segment.size, segment.end = size, max(end, segment.end)
+    try:
+        for position, header in segment.headers(0, size):
+            scanned(segment, position, header, position in behind_bad)
+        segment.time_index.append(segment.max_timestamp, segment.max_timestamp_offset)
+    finally:
+        # A header that rotted, and is not known yet, ends the indexes and not the segment.
+        segment.size, segment.end = size, max(end, segment.end)
 
 
 def trim_indexes(segment: Segment) -> None:

@@ -74,10 +74,8 @@ class SegmentFiles:
 
     def create(self, allocate: int = 0) -> File:
         """An empty log, with room reserved for so many bytes.  What a crash left under the same names goes."""
-        self.remove(*BESIDE_LOG)
+        self.remove()  # the log as well: whether a file is encrypted is decided when it is made
         file = self._disk.open(self.path(), create=True)
-        if file.size():
-            file.truncate(0)
         if allocate:
             file.allocate(allocate)
         return file

@@ -17,6 +17,7 @@ from tidelog._speed.log.batch import stamp
 from tidelog._speed.log.crc32c import crc32c
 from tidelog.cli.log.file import read_log_file
 from tidelog.record import BatchBuilder, Codec, EndMarker, Marker, build_marker
+from tidelog.storage.disk import SystemDisk
 
 NAME = "00000000000000000000.log"
 
@@ -211,7 +212,7 @@ def test_no_bytes_break_it(tmp_path: Path, data: bytes, flips: list[int], cut: i
         good[flip % len(good)] ^= 1 << flip % 8
     for name in (NAME, "00000000000000000000.index", "00000000000000000000.timeindex"):
         path = segment(tmp_path, bytes(good[: len(good) - cut % len(good)]), name)
-        items = list(read_log_file(path, with_records=True))
+        items = list(read_log_file(path, True, SystemDisk()))
         assert items[-1]["type"] == "summary"
 
 
