@@ -64,12 +64,16 @@ class NetworkedCluster:
     def _broker(self, folder: Path, number: int) -> FaultyBroker:
         machine = self.network.machines[number]
         data = folder / f"disk-{number}" / "broker"
-        machine.mount(data, DISK_KIB)
+        self._mount_disk(number, data)
         metadata = ",".join(member.endpoint for member in self.etcd.values())
         settings = {**self._settings, "tidelog.metadata": f"etcd://{metadata}"}
         broker = FaultyBroker(folder / f"broker-{number}", settings, [data], machine.prefix)
         broker.host, broker.port, broker.node = broker_address(number), PORT, number
         return broker
+
+    def _mount_disk(self, number: int, data: Path) -> None:
+        """Of the broker on that machine."""
+        self.network.machines[number].mount(data, DISK_KIB)
 
     def start(self) -> None:
         for member in self.etcd.values():

@@ -22,6 +22,9 @@ from tidelog.types import TopicPartition
 
 Problems = list[tuple[str, str]]
 
+DIRECTORIES = ("/data", "/more")
+"""Most brokers have the first one only."""
+
 
 class SurvivingLog(NamedTuple):
     """A replica's log as its disk has it: up to the first byte that is missing or wrong."""
@@ -57,7 +60,12 @@ class SurvivingLog(NamedTuple):
 
     @staticmethod
     def read(disk: VirtualDisk, name: TopicPartition) -> SurvivingLog:
-        folder = f"/data/{name}"
+        """A move that was interrupted leaves the log in both directories; the longer one counts."""
+        logs = [SurvivingLog._read(disk, f"{directory}/{name}") for directory in DIRECTORIES]
+        return max(logs, key=lambda kept: (bool(kept.segments), kept.end))
+
+    @staticmethod
+    def _read(disk: VirtualDisk, folder: str) -> SurvivingLog:
         content = disk.files(folder)
         files = {path: data for path, data in content.items() if path.endswith(".log")}
         segments: list[bytes] = []
@@ -131,6 +139,8 @@ class Survivors:
         """Who had everything, of partitions whose metadata are from a backup, until all have reported and one leads."""
         self._starting: set[int] = set()
         self._at_power_cut: dict[int, dict[TopicPartition, SurvivingLog]] = {}
+        self._unreported: set[int] = set()
+        """Machines that were without power, and whose brokers have not registered since."""
 
     # What happens to machines
 
@@ -138,6 +148,7 @@ class Survivors:
         """From now on nobody knows what this machine has; once it is on again, its disk tells.  A replica that was in doubt
         before, reported or not, has at most what it had then: it has not been elected since."""
         disk = self._machines[node].disk
+        self._unreported.add(node)
         logs = self._at_power_cut[node] = {}
         for name, partition in self.partitions():
             if node in partition.replicas:
@@ -199,7 +210,9 @@ class Survivors:
         """Called at the instant of every change that `author` makes; the partitions that differ, before and after."""
         update = changes.advance(self.image, happened)
         self.image = update.image
-        self._starting -= {node for node in update.image.brokers if author == f"broker-{node}"}
+        registered = {node for node in update.image.brokers if author == f"broker-{node}"}
+        self._starting -= registered
+        self._unreported -= registered
         changed = []
         for topic_name in update.topics:
             topic, earlier = update.image.topics.get(topic_name), update.before.topics.get(topic_name)
@@ -229,8 +242,10 @@ class Survivors:
         if after.rolled_back and not before.rolled_back:
             self._whole_when_restored.setdefault(name, holders(before) - doubts.keys())
         for node in set(after.in_sync) - set(before.in_sync):
-            if doubts.get(node) is not None and node != after.leader and not self._machines[node].is_down:
-                del doubts[node]  # it has fetched all that was committed
+            if doubts.get(node) is not None and node != after.leader and node not in self._unreported:
+                del doubts[
+                    node
+                ]  # it has fetched all that was committed, and has it even if it was killed since
         leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
         if leads and name in self.operators_choice:
             self._operator_chose(name, int(after.leader or 0))

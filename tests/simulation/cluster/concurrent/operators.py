@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+from tests.simulation.cluster.survivors import DIRECTORIES
 from tests.simulation.cluster.world import REQUEST_TIMEOUT_MS, Cluster
 from tidelog import errors
 from tidelog.types import TopicPartition
@@ -13,6 +14,12 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
+)
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
 )
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from tidelog.wire.messages.incremental_alter_configs import (
@@ -42,6 +49,24 @@ async def partition_is_moved(cluster: Cluster, random: Random) -> None:
     )
     try:
         await cluster.ask(request, AlterPartitionReassignmentsResponse)
+    except (OSError, errors.TidelogError):
+        await asyncio.sleep(0.2)
+
+
+async def log_is_moved(cluster: Cluster, random: Random) -> None:
+    """Between the two directories of a broker, which may lead the partition or follow."""
+    name = _some_partition(cluster, random)
+    nodes = [node for node, _ in cluster.replicas(name)]
+    if not nodes:
+        return
+    topic = AlterReplicaLogDirTopic(name.topic, [name.partition])
+    request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(random.choice(DIRECTORIES), [topic])])
+    try:
+        requester = await cluster.connect(random.choice(nodes), "admin")
+        try:
+            await requester.ask(request, AlterReplicaLogDirsResponse)
+        finally:
+            requester.close()
     except (OSError, errors.TidelogError):
         await asyncio.sleep(0.2)
 

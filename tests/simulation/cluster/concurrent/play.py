@@ -12,7 +12,12 @@ from tests.simulation import invariants
 from tests.simulation.cluster.concurrent import invariants as rules
 from tests.simulation.cluster.concurrent.clients import Clients
 from tests.simulation.cluster.concurrent.machines import back
-from tests.simulation.cluster.concurrent.operators import UNCLEAN, elect, set_in_sync_minimum
+from tests.simulation.cluster.concurrent.operators import (
+    UNCLEAN,
+    elect,
+    log_is_moved,
+    set_in_sync_minimum,
+)
 from tests.simulation.cluster.concurrent.troubles import (
     ALL,
     AT_ONCE_MAX,
@@ -22,7 +27,7 @@ from tests.simulation.cluster.concurrent.troubles import (
     strike,
 )
 from tests.simulation.cluster.invariants import CommittedIsHeldByAll, LogsAgree, OneLeaderPerEpoch
-from tests.simulation.cluster.survivors import Problems
+from tests.simulation.cluster.survivors import DIRECTORIES, Problems
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.cluster.world import WEATHER, Cluster, host
 from tests.simulation.play import raise_first
@@ -76,6 +81,8 @@ class Play:
         self.kinds = some_kinds(random, profile.troubles)
         self.lanes = random.randint(AT_ONCE_MIN, AT_ONCE_MAX)
         settings = {**SETTINGS, **({"log.flush.interval.messages": "1"} if self.synced else {})}
+        if log_is_moved in self.kinds:
+            settings["log.dirs"] = ",".join(DIRECTORIES)
         if ROT in profile.troubles:
             settings["tidelog.scrub.period.ms"] = "1000"
         self.cluster = Cluster(random, random.choice((3, 3, 4)), settings)

@@ -11,7 +11,14 @@ import os
 import pytest
 
 from tests.simulation.cluster.concurrent.play import Profile, play
-from tests.simulation.cluster.concurrent.troubles import PROCESSES, ROT
+from tests.simulation.cluster.concurrent.troubles import (
+    DISKS,
+    LINES,
+    MOVES,
+    POWER,
+    PROCESSES,
+    ROT,
+)
 from tidelog.testing import seeds
 from tidelog.testing.scenario import SEED_VARIABLE
 
@@ -19,6 +26,10 @@ DEEP_SEEDS = 10_000
 CHUNK = 50
 LONG = Profile(rounds=2)
 ROTTING = Profile(troubles=(ROT, PROCESSES))
+MOVING = (
+    Profile(troubles=(MOVES, POWER, PROCESSES, LINES)),
+    Profile(troubles=(MOVES, DISKS, POWER)),
+)
 
 
 @pytest.mark.parametrize("seed", seeds(300))
@@ -29,6 +40,11 @@ def test_a_cluster_keeps_its_promises_when_troubles_meet(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(20))
 def test_a_cluster_keeps_its_promises_while_bytes_rot(seed: int) -> None:
     play(seed, ROTTING)
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_a_cluster_keeps_its_promises_while_logs_move_between_directories(seed: int) -> None:
+    play(seed, MOVING[seed % len(MOVING)])
 
 
 def _chunks() -> list[range]:

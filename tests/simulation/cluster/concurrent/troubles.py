@@ -56,6 +56,8 @@ OPERATORS: tuple[Trouble, ...] = (
 )
 ROT: tuple[Trouble, ...] = (trouble.bytes_rot,)
 """Not one of all: what rots is lost where the other replicas are lost as well, and it takes a scrubber that is fast."""
+MOVES: tuple[Trouble, ...] = (operators.log_is_moved,)
+"""Not one of all: brokers have two directories where it strikes."""
 ALL: tuple[tuple[Trouble, ...], ...] = (POWER, PROCESSES, LINES, DISKS, STORE, OPERATORS)
 
 AT_ONCE_MIN, AT_ONCE_MAX = 2, 4
