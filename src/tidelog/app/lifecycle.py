@@ -26,7 +26,7 @@ from tidelog.app.security_warnings import open_to_everybody, powerless_broker
 from tidelog.app.surroundings import Surroundings, system
 from tidelog.broker.access import Access
 from tidelog.broker.audit.topic_writer import AuditTopicWriter
-from tidelog.broker.audit.trail import AuditSettings, AuditTrail
+from tidelog.broker.audit.trail import AuditTrail, audit_settings
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
@@ -371,7 +371,7 @@ class Broker:
             around.clock.monotonic_ms,
             lambda: access.tenants,
         )
-        audit = AuditTrail(node, lambda: _audit_settings(controller.config()), around.clock)
+        audit = AuditTrail(node, lambda: audit_settings(controller.config()), around.clock)
         topic = self._given.tidelog_audit_topic if self._given.audits else ""
         self._gate = gate = Gate(
             lambda: access.authorizer, quotas, lambda: access.tenants, audit, lambda: topic
@@ -528,10 +528,6 @@ class Broker:
             # What the broker knows of the metadata may be of the past: it must not change them any more.
             await self._end_tasks()
         await self._undo.aclose()
-
-
-def _audit_settings(config: BrokerConfig) -> AuditSettings:
-    return AuditSettings(config.audits, config.tidelog_audit_queue_max if config.tidelog_audit_topic else 0)
 
 
 def _tell(reports: Iterable[Report]) -> None:

@@ -27,6 +27,7 @@ from tidelog.access.audit_events import (
 )
 from tidelog.broker.session import Session
 from tidelog.clock import Clock, SystemClock
+from tidelog.config import BrokerConfig
 
 log = logging.getLogger("tidelog.audit")
 
@@ -35,6 +36,10 @@ class AuditSettings(NamedTuple):
     enabled: bool = False
     queue_max: int = 0
     """0: events go to the log alone."""
+
+
+def audit_settings(config: BrokerConfig) -> AuditSettings:
+    return AuditSettings(config.audits, config.tidelog_audit_queue_max if config.tidelog_audit_topic else 0)
 
 
 class AuditTrail:
