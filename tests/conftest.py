@@ -1,4 +1,4 @@
-"""Which tests run in one worker, and a second try for those of real processes.
+"""Which loop an `async def` test runs on, which tests run in one worker, and a second try for those of real processes.
 
 A second try for tests of real processes that waited in vain: brokers, browsers and Spark share a machine with whatever
 else runs on it, and starve at times.  Only a wait that ran out is tried again, and it is told at the end; what a test found
@@ -7,16 +7,23 @@ to be wrong, such as a lost record or another value, fails at once.  Pure code a
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import signal
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+from tidelog import testing
+
+RunAsync = Callable[[Callable[[Random], Coroutine[Any, Any, None]]], None]
 
 WAITED = ("AssertionError: not within ", "Failed: Timeout ")  # of `wait_until`, and of pytest-timeout
 REAL = ("browser", "conformance", "faults", "pipeline")
@@ -52,12 +59,42 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped | No
     return Grouped(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
+@pytest.fixture
+def random() -> None:
+    """The random numbers of an `async def` test: the hook below puts those of the test's loop here."""
+
+
+@pytest.fixture
+def run_async(request: pytest.FixtureRequest) -> RunAsync:
+    """Runs an `async def` test: on virtual time if it is marked `simulated`, otherwise on asyncio's own loop.  The seed
+    is the test's parameter `seed`, or that of the marker.  Folders with loops of their own have another `run_async`."""
+    marker = request.node.get_closest_marker("simulated")
+    if marker is None:
+        return lambda test: asyncio.run(test(Random(0)))
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    seed = parameters.get("seed", marker.kwargs.get("seed", 0))
+    return lambda test: testing.run(test, seed)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs `async def` tests, each in an event loop of its own."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+    """Runs an `async def` test with `run_async`; with Hypothesis, each example in a loop of its own."""
+    given = getattr(pyfuncitem.obj, "hypothesis", None)
+    test = pyfuncitem.obj if given is None else given.inner_test
+    if not inspect.iscoroutinefunction(test):
         return None
-    fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(pyfuncitem.obj(**fixtures))
+    run_async = pyfuncitem._request.getfixturevalue("run_async")
+
+    @functools.wraps(test)
+    def run(**arguments: Any) -> None:
+        run_async(
+            lambda random: test(**({**arguments, "random": random} if "random" in arguments else arguments))
+        )
+
+    if given is not None:
+        given.inner_test = run
+        return None  # pytest calls Hypothesis, and Hypothesis calls `run`
+    run(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
     return True
 
 

@@ -10,18 +10,22 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
 
 from tests.conformance import apache_kafka
+from tests.conformance.consuming import run
 from tests.conformance.members import await_coordinator
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.raw import Connection
+from tests.conformance.registry import Http
 from tests.conformance.share_client import SHARE_SETTINGS
 from tests.conformance.tidelog_broker import TidelogBroker
 from tests.conformance.topics import create_topic
 from tests.conformance.transactions import RawProducer
+from tests.conftest import RunAsync
 
 ON_KAFKA = os.environ.get("CONFORMANCE") == "kafka"
 
@@ -151,3 +155,19 @@ def producer(request: pytest.FixtureRequest, connection: Connection, name: Any) 
 def other(connection: Connection, name: Any) -> RawProducer:
     """A transactional producer besides `producer`."""
     return RawProducer(connection, name()).initialize()
+
+
+@pytest.fixture
+def run_async() -> RunAsync:
+    """An `async def` test ends in time, and leaves no tasks behind."""
+    return lambda test: run(test(Random(0)))
+
+
+@pytest.fixture
+def http_(broker: TidelogBroker) -> Http:
+    return Http(broker.http)
+
+
+@pytest.fixture
+def root(http_: Http) -> str:
+    return f"/v3/clusters/{http_.get('/v3/clusters').body['data'][0]['cluster_id']}"

@@ -11,15 +11,15 @@ from tidelog.aio import Consumer, Record, TopicPartition
 
 T = TypeVar("T")
 
-SECONDS_MAX = 180
+SECONDS_MAX = 240
 
 
-def run(scenario: Coroutine[Any, Any, T]) -> T:
+def run(work: Coroutine[Any, Any, T]) -> T:
     """Ends with a failure instead of waiting for ever, and when it leaves tasks behind."""
 
     async def watched() -> T:
         async with asyncio.timeout(SECONDS_MAX):
-            result = await scenario
+            result = await work
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         assert not left, f"tasks are left: {left}"
         return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -202,21 +201,17 @@ def test_kafka_python_sees_features_and_producers(kafka_python: Any, topic: Any)
     assert kafka_python.describe_producers([kafka.TopicPartition(topic(), 0)])
 
 
-def test_aiokafka_administers_a_topic(bootstrap: str, connection: Connection, name: Any) -> None:
+async def test_aiokafka_administers_a_topic(bootstrap: str, connection: Connection, name: Any) -> None:
     fresh = name()
-
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await admin.start()
-        try:
-            await admin.create_topics([NewTopic(fresh, 1, 1, topic_configs={"retention.ms": "60000"})])
-            await admin.create_partitions({fresh: NewPartitions(3)})
-            assert fresh in await admin.list_topics()
-            found = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, fresh)])
-            assert "60000" in str(found)
-        finally:
-            await admin.close()
-
-    asyncio.run(run())
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(fresh, 1, 1, topic_configs={"retention.ms": "60000"})])
+        await admin.create_partitions({fresh: NewPartitions(3)})
+        assert fresh in await admin.list_topics()
+        configs = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, fresh)])
+        assert "60000" in str(configs)
+    finally:
+        await admin.close()
     await_leaders(connection, fresh, 3)
     assert len(describe(connection, fresh).partitions) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -61,37 +62,36 @@ def test_a_group_is_listed_described_and_deleted(
     assert group in failed("groups", "delete", group, *on)
 
 
-def test_members_and_what_they_read(bootstrap: str, on: tuple[str, str], topic: Callable[..., str]) -> None:
+async def test_members_and_what_they_read(
+    bootstrap: str, on: tuple[str, str], topic: Callable[..., str]
+) -> None:
     import asyncio
 
-    async def scenario() -> None:
-        known = topic(partitions=2)
-        fill(bootstrap, known, partitions=2)
-        async with Consumer(
-            known,
-            bootstrap_servers=bootstrap,
-            group_id=known,
-            client_id="reader",
-            auto_offset_reset="earliest",
-        ) as consumer:
-            await until(lambda: len(indexes(consumer)) == 2, consumer)
-            shown = json.loads(await asyncio.to_thread(ok, "groups", "members", known, "--json", *on))
-            (member,) = shown["members"]
-            assert (member["client_id"], member["host"], shown["state"]) == ("reader", "127.0.0.1", "Stable")
-            assert [one["partition"] for one in member["partitions"]] == [0, 1]
-            text = await asyncio.to_thread(ok, "groups", "members", known, *on)
-            assert f"{known}:0,1" in text
-            described = await asyncio.to_thread(describe, known, on)
-            assert {one["member"] for one in described["offsets"]} == {member["member"]}
-            assert {one["end"] for one in described["offsets"]} == {10}
-            problem = await asyncio.to_thread(failed, "groups", "delete", known, *on)
-            assert known in problem
-            refused = await asyncio.to_thread(
-                invoke, "groups", "reset", known, "--topic", known, "--to", "earliest", "--execute", *on
-            )
-            assert refused.exit_code == 1
-
-    run(scenario())
+    known = topic(partitions=2)
+    fill(bootstrap, known, partitions=2)
+    async with Consumer(
+        known,
+        bootstrap_servers=bootstrap,
+        group_id=known,
+        client_id="reader",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        await until(lambda: len(indexes(consumer)) == 2, consumer)
+        shown = json.loads(await asyncio.to_thread(ok, "groups", "members", known, "--json", *on))
+        (member,) = shown["members"]
+        assert (member["client_id"], member["host"], shown["state"]) == ("reader", "127.0.0.1", "Stable")
+        assert [one["partition"] for one in member["partitions"]] == [0, 1]
+        text = await asyncio.to_thread(ok, "groups", "members", known, *on)
+        assert f"{known}:0,1" in text
+        described = await asyncio.to_thread(describe, known, on)
+        assert {one["member"] for one in described["offsets"]} == {member["member"]}
+        assert {one["end"] for one in described["offsets"]} == {10}
+        problem = await asyncio.to_thread(failed, "groups", "delete", known, *on)
+        assert known in problem
+        refused = await asyncio.to_thread(
+            invoke, "groups", "reset", known, "--topic", known, "--to", "earliest", "--execute", *on
+        )
+        assert refused.exit_code == 1
 
 
 def test_a_reset_shows_first_and_changes_when_told(
@@ -195,33 +195,29 @@ def test_markers_and_aborted_records_are_no_lag(
         assert lag(group, on) == [(expected, True)], position
 
 
-def test_a_reader_that_has_everything_has_no_lag(
-    bootstrap: str, on: tuple[str, str], topic: Callable[..., str]
+@pytest.mark.parametrize(("isolation", "visible"), [("read_committed", 2), ("read_uncommitted", 3)])
+async def test_a_reader_that_has_everything_has_no_lag(
+    bootstrap: str, on: tuple[str, str], topic: Callable[..., str], isolation: str, visible: int
 ) -> None:
     known = topic()
     transaction(bootstrap, known, f"{known}-1", b"a", b"b")
     transaction(bootstrap, known, f"{known}-2", b"x", commit=False)
-
-    async def read(isolation: str) -> None:
-        async with Consumer(
-            known,
-            bootstrap_servers=bootstrap,
-            group_id=f"{known}-{isolation}",
-            auto_offset_reset="earliest",
-            isolation_level=isolation,
-            enable_auto_commit=False,
-        ) as consumer:
-            values: list[bytes] = []
-            async for record in consumer:
-                values.append(record.value)
-                await consumer.commit({TopicPartition(known, 0): OffsetAndMetadata(record.offset + 1)})
-                if len(values) == (2 if isolation == "read_committed" else 3):
-                    break
-            assert values[:2] == [b"a", b"b"]
-
-    for isolation in ("read_committed", "read_uncommitted"):
-        run(read(isolation))
-        assert lag(f"{known}-{isolation}", on) == [(0, True)]
+    async with Consumer(
+        known,
+        bootstrap_servers=bootstrap,
+        group_id=f"{known}-group",
+        auto_offset_reset="earliest",
+        isolation_level=isolation,
+        enable_auto_commit=False,
+    ) as consumer:
+        values: list[bytes] = []
+        async for record in consumer:
+            values.append(record.value)
+            await consumer.commit({TopicPartition(known, 0): OffsetAndMetadata(record.offset + 1)})
+            if len(values) == visible:
+                break
+        assert values[:2] == [b"a", b"b"]
+    assert await asyncio.to_thread(lag, f"{known}-group", on) == [(0, True)]
 
 
 def test_a_wide_gap_is_given_as_the_distance(

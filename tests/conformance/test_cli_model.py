@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conformance.consuming import fill, indexes, run, until
+from tests.conformance.consuming import fill, indexes, until
 from tests.conformance.test_cli_topics import failed, ok
 from tests.unit.cli.commands import invoke
 from tidelog.aio import Consumer
@@ -50,33 +50,30 @@ def test_consumers_are_measured_and_their_topic_goes(bootstrap: str) -> None:
     assert invoke("model", "measure", "--consumers", "1,2", *on).exit_code == 2
 
 
-def test_a_group_is_watched(bootstrap: str, topic: Callable[..., str]) -> None:
+async def test_a_group_is_watched(bootstrap: str, topic: Callable[..., str]) -> None:
     known = topic(partitions=1)
     fill(bootstrap, known, partitions=1)
-
-    async def scenario() -> None:
-        async with Consumer(
-            known,
-            bootstrap_servers=bootstrap,
-            group_id=known,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        ) as consumer:
-            await until(lambda: len(indexes(consumer)) == 1, consumer)
-            watching = asyncio.create_task(
-                asyncio.to_thread(
-                    ok, "model", "group", known, "--seconds", "2", "--json", "--bootstrap", bootstrap
-                )
+    async with Consumer(
+        known,
+        bootstrap_servers=bootstrap,
+        group_id=known,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        await until(lambda: len(indexes(consumer)) == 1, consumer)
+        watching = asyncio.create_task(
+            asyncio.to_thread(
+                ok, "model", "group", known, "--seconds", "2", "--json", "--bootstrap", bootstrap
             )
-            await consumer.commit({next(iter(consumer.assignment())): 2})
-            offset = 2
-            while not watching.done():
-                await asyncio.sleep(0.1)
-                offset = min(offset + 1, 9)
-                await consumer.commit({next(iter(consumer.assignment())): offset})
-            shown = json.loads(await watching)
-        assert shown["members"] == 1 and shown["throughput"] > 0
-        assert shown["saturated"] and shown["depth"] > 0  # the lag is eaten up
-
-    run(scenario())
-    assert "has no members" in failed("model", "group", known, "--bootstrap", bootstrap)
+        )
+        await consumer.commit({next(iter(consumer.assignment())): 2})
+        offset = 2
+        while not watching.done():
+            await asyncio.sleep(0.1)
+            offset = min(offset + 1, 9)
+            await consumer.commit({next(iter(consumer.assignment())): offset})
+        shown = json.loads(await watching)
+    assert shown["members"] == 1 and shown["throughput"] > 0
+    assert shown["saturated"] and shown["depth"] > 0  # the lag is eaten up
+    said = await asyncio.to_thread(failed, "model", "group", known, "--bootstrap", bootstrap)
+    assert "has no members" in said

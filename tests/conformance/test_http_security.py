@@ -279,15 +279,16 @@ def test_wrong_logins_look_alike_and_lock_the_pair_out(guarded: SecureBroker) ->
     assert ask(guarded, "GET", "/topics", basic("cat")).status == 200
 
 
-def test_a_stored_user_logs_in_until_the_password_is_another(guarded: SecureBroker) -> None:
-    async def change(password: str) -> None:
-        login = Security(mechanism="PLAIN", username="ann", password=PASSWORDS["ann"])
-        async with Admin(bootstrap_servers=guarded.secure, security=login) as admin:
-            await admin.alter_user_scram_credentials({"dan": password}, mechanism="SCRAM-SHA-256")
+async def change_password(guarded: SecureBroker, password: str) -> None:
+    login = Security(mechanism="PLAIN", username="ann", password=PASSWORDS["ann"])
+    async with Admin(bootstrap_servers=guarded.secure, security=login) as admin:
+        await admin.alter_user_scram_credentials({"dan": password}, mechanism="SCRAM-SHA-256")
 
-    asyncio.run(change("first"))
+
+async def test_a_stored_user_logs_in_until_the_password_is_another(guarded: SecureBroker) -> None:
+    await change_password(guarded, "first")
     assert ask(guarded, "GET", "/topics", basic("dan", "first")).status == 200
-    asyncio.run(change("second"))
+    await change_password(guarded, "second")
     assert ask(guarded, "GET", "/topics", basic("dan", "first")).status == 401
     assert ask(guarded, "GET", "/topics", basic("dan", "second")).status == 200
 

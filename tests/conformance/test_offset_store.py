@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.clients import Message, confluent_produce
-from tests.conformance.consuming import run
 from tidelog import Consumer, TopicPartition
 from tidelog.aio import Consumer as AioConsumer
 
@@ -84,7 +83,7 @@ def test_commit_saves_to_the_store_and_a_reader_begins_there(
     assert store.load([zero]) == {zero: 5}
 
 
-def test_what_a_store_raises_is_heard_by_the_reader(bootstrap: str, topic: Callable[..., str]) -> None:
+async def test_what_a_store_raises_is_heard_by_the_reader(bootstrap: str, topic: Callable[..., str]) -> None:
     class Broken:
         async def load(self, partitions: Any) -> Any:
             raise ZeroDivisionError
@@ -92,13 +91,10 @@ def test_what_a_store_raises_is_heard_by_the_reader(bootstrap: str, topic: Calla
         async def save(self, offsets: Any) -> None:
             raise ZeroDivisionError
 
-    async def scenario() -> None:
-        name = topic()
-        async with AioConsumer(name, bootstrap_servers=bootstrap, offset_store=Broken()) as consumer:
-            with pytest.raises(Exception, match="offsets could not be loaded"):
-                while True:
-                    await consumer.poll(1_000)
-            with pytest.raises(ZeroDivisionError):
-                await consumer.commit({TopicPartition(name, 0): 1})
-
-    run(scenario())
+    name = topic()
+    async with AioConsumer(name, bootstrap_servers=bootstrap, offset_store=Broken()) as consumer:
+        with pytest.raises(Exception, match="offsets could not be loaded"):
+            while True:
+                await consumer.poll(1_000)
+        with pytest.raises(ZeroDivisionError):
+            await consumer.commit({TopicPartition(name, 0): 1})

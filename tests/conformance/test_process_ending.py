@@ -90,12 +90,12 @@ def test_an_interrupted_loop_commits_what_was_done_before(bootstrap: str, topic:
     assert run(committed(bootstrap, name)) == 50
 
 
-def test_cancelled_twice_it_does_not_wait_for_threads_and_commits_nothing_of_them(
+async def test_cancelled_twice_it_does_not_wait_for_threads_and_commits_nothing_of_them(
     bootstrap: str, topic: Callable[..., str]
 ) -> None:
     release = threading.Event()
 
-    async def scenario() -> None:
+    try:
         name = topic()
         keyed(bootstrap, name, 500, keys=500)
         begun: list[int] = []
@@ -120,9 +120,6 @@ def test_cancelled_twice_it_does_not_wait_for_threads_and_commits_nothing_of_the
         assert await committed(bootstrap, name) == 5
         release.set()
         assert len(begun) == 54, "nothing began after it was cancelled"
-
-    try:
-        run(scenario())
     finally:
         release.set()
 
@@ -190,15 +187,12 @@ def test_leaving_the_program_in_the_work_does_not_end_the_other_clients(
     assert run(committed(bootstrap, name)) == 5
 
 
-def test_a_member_without_partitions_is_idle(bootstrap: str, topic: Callable[..., str]) -> None:
-    async def scenario() -> None:
-        name = topic()
-        async with member(bootstrap, name) as first, member(bootstrap, name) as second:
-            # One of them has the only partition, the other has none.
-            await asyncio.gather(*[one.process(print, idle_timeout_ms=1_000) for one in (first, second)])
-            assert len(first.assignment()) + len(second.assignment()) == 1
-
-    run(scenario())
+async def test_a_member_without_partitions_is_idle(bootstrap: str, topic: Callable[..., str]) -> None:
+    name = topic()
+    async with member(bootstrap, name) as first, member(bootstrap, name) as second:
+        # One of them has the only partition, the other has none.
+        await asyncio.gather(*[one.process(print, idle_timeout_ms=1_000) for one in (first, second)])
+        assert len(first.assignment()) + len(second.assignment()) == 1
 
 
 def test_the_end_does_not_wait_for_another_try_of_others(bootstrap: str, topic: Callable[..., str]) -> None:
@@ -219,7 +213,7 @@ def test_the_end_does_not_wait_for_another_try_of_others(bootstrap: str, topic: 
         assert consumer.poll(30_000)[0].offset == 0
 
 
-def test_dead_letters_take_what_the_topic_took(bootstrap: str, topic: Callable[..., str]) -> None:
+async def test_dead_letters_take_what_the_topic_took(bootstrap: str, topic: Callable[..., str]) -> None:
     """Also an iterator that ends too early, which no future can hold."""
     name, letters = topic(), topic()
     with Admin(bootstrap_servers=bootstrap) as admin:
@@ -234,14 +228,13 @@ def test_dead_letters_take_what_the_topic_took(bootstrap: str, topic: Callable[.
             raise ValueError("bad name \udcff" + "x" * 2_000_000)
         next(iter(()))
 
-    async def scenario() -> list[Record]:
-        options = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
-        async with Consumer(name, f"{name}-large", **options) as consumer:
-            await consumer.process(
-                work, retries=0, dead_letter_topic=f"{letters}-large", idle_timeout_ms=1_500
-            )
-        async with Consumer(f"{letters}-large", **options) as reader:
-            return await drain(reader, 3)
-
-    found = {(one.headers[-2][1], len(one.value)) for one in run(scenario())}
-    assert found == {(b"StopIteration", 1), (b"ValueError", 1), (b"StopIteration", 2_000_000)}
+    options = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
+    async with Consumer(name, f"{name}-large", **options) as consumer:
+        await consumer.process(work, retries=0, dead_letter_topic=f"{letters}-large", idle_timeout_ms=1_500)
+    async with Consumer(f"{letters}-large", **options) as reader:
+        records = await drain(reader, 3)
+    assert {(record.headers[-2][1], len(record.value)) for record in records} == {
+        (b"StopIteration", 1),
+        (b"ValueError", 1),
+        (b"StopIteration", 2_000_000),
+    }

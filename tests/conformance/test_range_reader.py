@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -21,14 +22,20 @@ from tidelog.record.columns import RecordColumns
 Topic = Callable[..., str]
 
 
+@asynccontextmanager
+async def opened_cluster(bootstrap: str) -> AsyncIterator[Cluster]:
+    cluster = Cluster(parse_addresses(bootstrap), ConnectionOptions(), Environment.system())
+    await cluster.open()
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
 def run(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, Any]]) -> Any:
     async def inside() -> Any:
-        cluster = Cluster(parse_addresses(bootstrap), ConnectionOptions(), Environment.system())
-        await cluster.open()
-        try:
+        async with opened_cluster(bootstrap) as cluster:
             return await work(cluster)
-        finally:
-            await cluster.close()
 
     return asyncio.run(inside())
 
@@ -93,11 +100,11 @@ def test_what_is_not_in_the_log_is_told(bootstrap: str, topic: Topic) -> None:
         run(bootstrap, lambda cluster: read(cluster, orders + "-not", 0, 1))
 
 
-def test_a_topic_made_anew_is_known_by_its_id(bootstrap: str, topic: Topic) -> None:
+async def test_a_topic_made_anew_is_known_by_its_id(bootstrap: str, topic: Topic) -> None:
     orders = topic()
     fill(bootstrap, orders, 5)
 
-    async def both(cluster: Cluster) -> None:
+    async with opened_cluster(bootstrap) as cluster:
         old = (await cluster.topic(orders, 5_000)).id
         assert len(await read(cluster, orders, 0, 5, old)) == 5
 
@@ -113,5 +120,3 @@ def test_a_topic_made_anew_is_known_by_its_id(bootstrap: str, topic: Topic) -> N
         assert await read(cluster, orders, 0, 3, new) == [b"0", b"1", b"2"]
         with pytest.raises(errors.UnknownTopicOrPartition, match="made anew"):
             await read(cluster, orders, 0, 3, old)
-
-    run(bootstrap, both)

@@ -60,11 +60,6 @@ class Member:
         return found
 
 
-@pytest.fixture
-def http_(broker: TidelogBroker) -> Http:
-    return Http(broker.http)
-
-
 def part(topic: str, partition: int = 0, **more: Any) -> dict[str, Any]:
     return {"topic": topic, "partition": partition, **more}
 

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.conformance.conftest import ON_KAFKA
 from tests.conformance.registry import Http, record
 from tests.conformance.tidelog_broker import TidelogBroker
+from tidelog import aio, errors
 
 pytestmark = pytest.mark.skipif(ON_KAFKA, reason="Apache Kafka has no schema registry")
 
@@ -132,17 +133,8 @@ def test_keys_transactions_and_the_setting_itself(
             producer.abort_transaction(30)
 
 
-def test_the_answer_says_which_records(broker: TidelogBroker, topic: Callable[..., str]) -> None:
-    import asyncio
-
-    import tidelog.aio
-
-    where = topic(config=ON)
-
-    async def scenario() -> None:
-        async with tidelog.aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
-            with pytest.raises(tidelog.errors.InvalidRecord) as refused:
-                await (await producer.send(where, b"no schema"))
-            assert "does not begin with a schema id" in str(refused.value)
-
-    asyncio.run(scenario())
+async def test_the_answer_says_which_records(broker: TidelogBroker, topic: Callable[..., str]) -> None:
+    async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        with pytest.raises(errors.InvalidRecord) as refused:
+            await (await producer.send(topic(config=ON), b"no schema"))
+        assert "does not begin with a schema id" in str(refused.value)

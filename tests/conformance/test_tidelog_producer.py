@@ -96,20 +96,16 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(bootstrap: str
     assert ["thread" in str(problems[0]), "await" in str(problems[1])] == [True, True]
 
 
-def test_asyncio_awaits_deliveries(bootstrap: str, topic: Topic) -> None:
+async def test_asyncio_awaits_deliveries(bootstrap: str, topic: Topic) -> None:
     orders = topic(partitions=3)
-
-    async def scenario() -> None:
-        async with aio.Producer(bootstrap_servers=bootstrap) as producer:
-            sent = [await producer.send(orders, b"%d" % at, key=b"%d" % (at % 7)) for at in range(1_000)]
-            where = await asyncio.gather(*sent)
-            by_key: dict[int, set[int]] = {}
-            for at, one in enumerate(where):
-                by_key.setdefault(at % 7, set()).add(one.partition)
-            assert all(len(partitions) == 1 for partitions in by_key.values())
-            assert await producer.partitions_for(orders) == [0, 1, 2]
-
-    asyncio.run(scenario())
+    async with aio.Producer(bootstrap_servers=bootstrap) as producer:
+        sent = [await producer.send(orders, b"%d" % at, key=b"%d" % (at % 7)) for at in range(1_000)]
+        where = await asyncio.gather(*sent)
+        by_key: dict[int, set[int]] = {}
+        for at, one in enumerate(where):
+            by_key.setdefault(at % 7, set()).add(one.partition)
+        assert all(len(partitions) == 1 for partitions in by_key.values())
+        assert await producer.partitions_for(orders) == [0, 1, 2]
 
 
 def test_round_robin_takes_turns_and_sticky_ignores_keys(bootstrap: str, topic: Topic) -> None:
@@ -172,33 +168,25 @@ def test_tables_are_written_row_by_row_even_when_they_are_larger_than_the_buffer
         assert (row.key, row.value, row.timestamp) == (b"k%d" % at, wanted, now_ms + at)
 
 
-def test_tables_of_asyncio(bootstrap: str, topic: Topic) -> None:
+async def test_tables_of_asyncio(bootstrap: str, topic: Topic) -> None:
     pa = pytest.importorskip("pyarrow")
     orders = topic(partitions=2)
-
-    async def scenario() -> None:
-        async with aio.Producer(bootstrap_servers=bootstrap) as producer:
-            sent = await producer.send_batch(orders, pa.table({"value": ["a", "b"]}), partition=1)
-            assert await sent == 2
-            with pytest.raises(ValueError, match="there is no column 'v'"):
-                await producer.send_batch(orders, pa.table({"value": ["a"]}), value="v")
-
-    asyncio.run(scenario())
+    async with aio.Producer(bootstrap_servers=bootstrap) as producer:
+        sent = await producer.send_batch(orders, pa.table({"value": ["a", "b"]}), partition=1)
+        assert await sent == 2
+        with pytest.raises(ValueError, match="there is no column 'v'"):
+            await producer.send_batch(orders, pa.table({"value": ["a"]}), value="v")
     assert [one.message.value for one in confluent_consume(bootstrap, orders, 2, partition=1)] == [b"a", b"b"]
 
 
-def test_serializers_make_the_bytes(bootstrap: str, topic: Topic) -> None:
+async def test_serializers_make_the_bytes(bootstrap: str, topic: Topic) -> None:
     orders = topic()
     with Producer(bootstrap_servers=bootstrap, key_serializer=Text(), value_serializer=Json()) as producer:
         producer.send(orders, {"id": 1}, key="ü").get(30)
         with pytest.raises(SerializationError, match="text is needed"):
             producer.send(orders, {"id": 1}, key=7)
-
-    async def scenario() -> None:
-        async with aio.Producer(bootstrap_servers=bootstrap, value_serializer=str.encode) as producer:
-            await (await producer.send(orders, "plain"))
-
-    asyncio.run(scenario())
+    async with aio.Producer(bootstrap_servers=bootstrap, value_serializer=str.encode) as producer:
+        await (await producer.send(orders, "plain"))
     first, second = (one.message for one in confluent_consume(bootstrap, orders, 2))
     assert (first.key, first.value, second.value) == ("ü".encode(), b'{"id":1}', b"plain")
     refused = pytest.raises(TypeError, match="value must be bytes or None, not str")

@@ -195,7 +195,9 @@ def test_an_error_in_the_block_is_not_held_up_by_a_broker_that_is_gone(own_broke
         sent.get(0)
 
 
-def test_cancelled_tasks_leave_neither_sockets_nor_tasks(own_broker: BrokerFactory, tmp_path: Path) -> None:
+async def test_cancelled_tasks_leave_neither_sockets_nor_tasks(
+    own_broker: BrokerFactory, tmp_path: Path
+) -> None:
     broker = own_broker()
     create_topic(broker.bootstrap, "orders")
     before = sockets()
@@ -208,7 +210,7 @@ def test_cancelled_tasks_leave_neither_sockets_nor_tasks(own_broker: BrokerFacto
             while True:
                 await (await producer.send("orders", b"x" * 1_000))
 
-    async def scenario() -> None:
+    try:
         started = asyncio.Event()
         task = asyncio.create_task(work(started))
         await started.wait()
@@ -217,9 +219,6 @@ def test_cancelled_tasks_leave_neither_sockets_nor_tasks(own_broker: BrokerFacto
         with within(5):
             await asyncio.gather(task, return_exceptions=True)
         assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    try:
-        asyncio.run(scenario())
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     assert sockets() == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -166,20 +165,16 @@ def test_a_record_that_fails_breaks_its_transaction_and_no_other(
     assert committed(bootstrap, small, 3) == [b"0", b"1", b"2"]
 
 
-def test_transactions_of_asyncio(bootstrap: str, topic: Topic, id: str, protocol: str) -> None:
+async def test_transactions_of_asyncio(bootstrap: str, topic: Topic, id: str, protocol: str) -> None:
     orders = topic()
-
-    async def scenario() -> None:
-        async with aio.Producer(bootstrap_servers=bootstrap, transactional_id=id) as producer:
+    async with aio.Producer(bootstrap_servers=bootstrap, transactional_id=id) as producer:
+        async with producer.transaction():
+            for at in range(500):
+                await producer.send(orders, b"%d" % at)
+        with pytest.raises(ZeroDivisionError):
             async with producer.transaction():
-                for at in range(500):
-                    await producer.send(orders, b"%d" % at)
-            with pytest.raises(ZeroDivisionError):
-                async with producer.transaction():
-                    await producer.send(orders, b"x")
-                    raise ZeroDivisionError
-
-    asyncio.run(scenario())
+                await producer.send(orders, b"x")
+                raise ZeroDivisionError
     assert committed(bootstrap, orders, 500) == [b"%d" % at for at in range(500)]
 
 

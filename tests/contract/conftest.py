@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conftest import RunAsync
 from tests.contract.etcd import Etcd
 
 
@@ -23,3 +24,12 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
     running.start()
     yield running
     running.stop()
+
+
+@pytest.fixture
+def run_async(request: pytest.FixtureRequest, run_async: RunAsync) -> RunAsync:
+    """An `async def` test that has a world runs on the world's loop."""
+    if "world" not in request.fixturenames:
+        return run_async
+    run: RunAsync = request.getfixturevalue("world").run
+    return run

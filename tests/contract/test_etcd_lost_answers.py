@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 from tests.contract.etcd import Etcd
 from tests.contract.proxy import Proxy
-from tests.contract.world import RealEtcd, World
+from tests.contract.world import RealEtcd
 from tidelog.metadata.etcd.store import EtcdStore
 from tidelog.metadata.store import ABSENT, Changes, Compare, Delete, Put
 
-Scenario = Callable[[Proxy, EtcdStore, EtcdStore], Awaitable[None]]
 
-
-def play(etcd: Etcd, scenario: Scenario) -> None:
-    """Runs a scenario with a store behind a proxy (and directly on etcd after a failover), and one without faults."""
-    world = RealEtcd(etcd)
-
-    async def run(_: World) -> None:
+@asynccontextmanager
+async def swallowed_answer(etcd: Etcd) -> AsyncIterator[tuple[EtcdStore, EtcdStore, Proxy]]:
+    """A store behind a proxy that loses the answer of the next transaction (the store is directly on etcd after the
+    failover), a store without faults, and the proxy."""
+    async with RealEtcd(etcd) as world:
         proxy = Proxy(etcd.endpoints[0])
         await proxy.start()
         store = world.store(endpoints=(proxy.endpoint, *etcd.endpoints))
@@ -27,11 +25,9 @@ def play(etcd: Etcd, scenario: Scenario) -> None:
         # The store is connected and knows its slot: the next request that it sends is the transaction.
         await store.txn((), [Put("first", b"")])
         proxy.swallows = True
-        await scenario(proxy, store, other)
+        yield store, other, proxy
         assert proxy.swallowed.is_set(), "no answer was lost"
         await proxy.stop()
-
-    world.run(run)
 
 
 async def changes(store: EtcdStore, from_revision: int, last: str) -> list[Changes]:
@@ -44,8 +40,8 @@ async def changes(store: EtcdStore, from_revision: int, last: str) -> list[Chang
     return seen
 
 
-def test_it_has_happened_once_and_its_author_learns_the_revision(etcd: Etcd) -> None:
-    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+async def test_it_has_happened_once_and_its_author_learns_the_revision(etcd: Etcd) -> None:
+    async with swallowed_answer(etcd) as (store, other, _):
         before = (await other.range("")).revision
         revision = await store.txn([Compare("a", ABSENT)], [Put("a", b"1")])
         entry = await other.get("a")
@@ -53,11 +49,9 @@ def test_it_has_happened_once_and_its_author_learns_the_revision(etcd: Etcd) -> 
         await other.txn((), [Put("end", b"")])
         assert len(await changes(other, before + 1, "end")) == 2
 
-    play(etcd, scenario)
 
-
-def test_it_does_not_happen_a_second_time_over_what_others_did_since(etcd: Etcd) -> None:
-    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+async def test_it_does_not_happen_a_second_time_over_what_others_did_since(etcd: Etcd) -> None:
+    async with swallowed_answer(etcd) as (store, other, proxy):
         writing = asyncio.ensure_future(store.txn((), [Put("a", b"old")]))
         await proxy.swallowed.wait()
         revision = await other.txn((), [Put("a", b"new")])
@@ -66,11 +60,9 @@ def test_it_does_not_happen_a_second_time_over_what_others_did_since(etcd: Etcd)
         entry = await other.get("a")
         assert entry is not None and entry.value == b"new"
 
-    play(etcd, scenario)
 
-
-def test_a_comparison_that_did_not_hold_is_told_as_such(etcd: Etcd) -> None:
-    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+async def test_a_comparison_that_did_not_hold_is_told_as_such(etcd: Etcd) -> None:
+    async with swallowed_answer(etcd) as (store, other, _):
         revision = await other.txn((), [Put("a", b"1")])
         assert revision is not None
         assert await store.txn([Compare("a", revision - 1)], [Put("a", b"2")]) is None
@@ -79,14 +71,10 @@ def test_a_comparison_that_did_not_hold_is_told_as_such(etcd: Etcd) -> None:
         entry = await other.get("a")
         assert entry is not None and entry.value == b"3"
 
-    play(etcd, scenario)
 
-
-def test_what_was_deleted_is_told_as_deleted(etcd: Etcd) -> None:
-    async def scenario(proxy: Proxy, store: EtcdStore, other: EtcdStore) -> None:
+async def test_what_was_deleted_is_told_as_deleted(etcd: Etcd) -> None:
+    async with swallowed_answer(etcd) as (store, other, _):
         revision = await other.txn((), [Put("a", b"1")])
         assert revision is not None
         assert await store.txn([Compare("a", revision)], [Delete("a")]) is not None
         assert await other.get("a") is None
-
-    play(etcd, scenario)

@@ -16,17 +16,15 @@ import pytest
 from tests.conformance.process import free_port
 from tests.contract.etcd import Etcd
 from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
-from tests.contract.world import RealEtcd, World
+from tests.contract.world import RealEtcd
 from tidelog.metadata.etcd import messages as messages
 from tidelog.metadata.etcd.client import EtcdRefused
 from tidelog.metadata.store import Compare, Put, Unanswered
 
 
-def test_a_wrong_address_among_right_ones_is_passed_over(etcd: Etcd) -> None:
-    world = RealEtcd(etcd)
+async def test_a_wrong_address_among_right_ones_is_passed_over(etcd: Etcd) -> None:
     wrong = f"127.0.0.1:{free_port()}"
-
-    async def scenario(_: World) -> None:
+    async with RealEtcd(etcd) as world:
         for endpoints in [
             (wrong, *etcd.endpoints),
             (*etcd.endpoints, wrong),
@@ -35,40 +33,28 @@ def test_a_wrong_address_among_right_ones_is_passed_over(etcd: Etcd) -> None:
             store = world.store(endpoints=endpoints)
             assert await store.txn((), [Put("a", b"")]) is not None
 
-    world.run(scenario)
 
-
-def test_without_any_right_address_the_message_names_them_and_the_reason(etcd: Etcd) -> None:
-    world = RealEtcd(etcd)
+async def test_without_any_right_address_the_message_names_them_and_the_reason(etcd: Etcd) -> None:
     wrong = f"127.0.0.1:{free_port()}"
-
-    async def scenario(_: World) -> None:
+    async with RealEtcd(etcd) as world:
         with pytest.raises(
             Unanswered, match=rf"etcd at {wrong} did not answer: .*refused.*: check that it runs"
         ):
             await world.client(endpoints=(wrong,)).call(messages.RANGE, messages.range_request(b"a"), 500)
 
-    world.run(scenario)
 
-
-def test_a_server_that_accepts_and_never_answers_is_left(etcd: Etcd) -> None:
-    world = RealEtcd(etcd)
-
-    async def scenario(_: World) -> None:
+async def test_a_server_that_accepts_and_never_answers_is_left(etcd: Etcd) -> None:
+    async with RealEtcd(etcd) as world:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             store = world.store(endpoints=(f"127.0.0.1:{mute.getsockname()[1]}", *etcd.endpoints))
             assert await store.txn((), [Put("a", b"")]) is not None
 
-    world.run(scenario)
-
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_call_whose_connection_is_closed_under_it_is_made_again(etcd: Etcd, streamed: bool) -> None:
+async def test_a_call_whose_connection_is_closed_under_it_is_made_again(etcd: Etcd, streamed: bool) -> None:
     """As after a pause that was longer than a link has to end its calls.  It must not look like a cancellation: that would
     end whatever loop of the broker has made the call."""
-    world = RealEtcd(etcd)
-
-    async def scenario(_: World) -> None:
+    async with RealEtcd(etcd) as world:
         lease = await world.store().lease(60_000)
         request = messages.lease_request(lease.id) if streamed else messages.range_request(b"a")
         method = messages.LEASE_KEEP_ALIVE if streamed else messages.RANGE
@@ -82,13 +68,9 @@ def test_a_call_whose_connection_is_closed_under_it_is_made_again(etcd: Etcd, st
             await client.link().channel.close(0)
             assert (await calling).tries == 2
 
-    world.run(scenario)
 
-
-def test_a_call_that_is_given_up_stays_so(etcd: Etcd) -> None:
-    world = RealEtcd(etcd)
-
-    async def scenario(_: World) -> None:
+async def test_a_call_that_is_given_up_stays_so(etcd: Etcd) -> None:
+    async with RealEtcd(etcd) as world:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             client = world.client(endpoints=(f"127.0.0.1:{mute.getsockname()[1]}",))
             calling = asyncio.create_task(client.call(messages.RANGE, messages.range_request(b"a")))
@@ -97,21 +79,15 @@ def test_a_call_that_is_given_up_stays_so(etcd: Etcd) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await calling
 
-    world.run(scenario)
 
-
-def test_roots_keep_clusters_apart(etcd: Etcd) -> None:
-    near, other = RealEtcd(etcd), RealEtcd(etcd)
-
-    async def scenario(_: World) -> None:
+async def test_roots_keep_clusters_apart(etcd: Etcd) -> None:
+    async with RealEtcd(etcd) as near, RealEtcd(etcd) as other:
         first, second = near.store(), other.store()
         await first.txn((), [Put("a", b"1")])
         await second.txn((), [Put("a", b"2"), Put("b", b"")])
         assert [(entry.key, entry.value) for entry in (await first.range("")).entries] == [("a", b"1")]
         assert len((await second.range("")).entries) == 2
         await other.client().close()
-
-    near.run(scenario)
 
 
 HOLDER = """
@@ -141,10 +117,8 @@ def hold(etcd: Etcd, root: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_frozen_holder_loses_its_lease(etcd: Etcd) -> None:
-    world = RealEtcd(etcd)
-
-    async def scenario(_: World) -> None:
+async def test_a_frozen_holder_loses_its_lease(etcd: Etcd) -> None:
+    async with RealEtcd(etcd) as world:
         store = await world.open()
         process = hold(etcd, world.root)
         assert process.stdout is not None
@@ -162,11 +136,8 @@ def test_a_frozen_holder_loses_its_lease(etcd: Etcd) -> None:
             process.wait()
             process.stdout.close()
 
-    world.run(scenario)
 
-
-def test_two_stores_that_swap_the_same_key_do_not_lose_a_count(etcd: Etcd) -> None:
-    world = RealEtcd(etcd)
+async def test_two_stores_that_swap_the_same_key_do_not_lose_a_count(etcd: Etcd) -> None:
 
     async def add(writer: str, times: int) -> None:
         store = world.store(writer)
@@ -176,12 +147,10 @@ def test_two_stores_that_swap_the_same_key_do_not_lose_a_count(etcd: Etcd) -> No
             if await store.txn([Compare("n", revision)], [Put("n", b"%d" % (value + 1))]) is not None:
                 times -= 1
 
-    async def scenario(_: World) -> None:
+    async with RealEtcd(etcd) as world:
         await asyncio.gather(*(add(str(number), 20) for number in range(5)))
         entry = await world.store().get("n")
         assert entry is not None and entry.value == b"100"
-
-    world.run(scenario)
 
 
 # Users
@@ -195,10 +164,8 @@ def own(tmp_path: Path) -> Iterator[Etcd]:
     running.stop()
 
 
-def test_a_user_with_the_password_reads_writes_and_watches_below_the_root(own: Etcd) -> None:
-    world = RealEtcd(own)
-
-    async def scenario(_: World) -> None:
+async def test_a_user_with_the_password_reads_writes_and_watches_below_the_root(own: Etcd) -> None:
+    async with RealEtcd(own) as world:
         await give_users(world.client(), world.root)
         store = world.store(user=USER, password=PASSWORD)
         revision = await store.txn((), [Put("a", b"1")])
@@ -212,13 +179,9 @@ def test_a_user_with_the_password_reads_writes_and_watches_below_the_root(own: E
         await lease.end()
         assert [entry.key for entry in (await store.range("")).entries] == ["a"]
 
-    world.run(scenario)
 
-
-def test_wrong_passwords_no_user_and_keys_of_others_are_refused_with_the_way_out(own: Etcd) -> None:
-    world, elsewhere = RealEtcd(own), RealEtcd(own)
-
-    async def scenario(_: World) -> None:
+async def test_wrong_passwords_no_user_and_keys_of_others_are_refused_with_the_way_out(own: Etcd) -> None:
+    async with RealEtcd(own) as world, RealEtcd(own) as elsewhere:
         await give_users(world.client(), world.root)
         with pytest.raises(EtcdRefused, match=r"check tidelog\.metadata\.user"):
             await world.store(user=USER, password="wrong").get("a")
@@ -232,13 +195,9 @@ def test_wrong_passwords_no_user_and_keys_of_others_are_refused_with_the_way_out
         with pytest.raises(EtcdRefused, match="permission denied"):
             await anext(other.watch("", 1))
 
-    world.run(scenario)
 
-
-def test_a_token_that_etcd_has_forgotten_is_renewed(own: Etcd) -> None:
-    world = RealEtcd(own)
-
-    async def scenario(_: World) -> None:
+async def test_a_token_that_etcd_has_forgotten_is_renewed(own: Etcd) -> None:
+    async with RealEtcd(own) as world:
         await give_users(world.client(), world.root)
         store = world.store(user=USER, password=PASSWORD)
         revision = await store.txn((), [Put("a", b"1")])
@@ -252,21 +211,25 @@ def test_a_token_that_etcd_has_forgotten_is_renewed(own: Etcd) -> None:
         assert (await asyncio.wait_for(anext(watch), 10)).revision == following
         await watch.aclose()
 
-    world.run(scenario)
-
 
 # Encryption
 
 
-def test_an_encrypted_etcd_that_wants_certificates_is_used(tmp_path: Path) -> None:
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Iterator[tuple[Etcd, Path]]:
+    """An etcd that wants certificates, and the folder of these."""
     folder = tmp_path / "certificates"
     make_certificates(folder)
     etcd = Etcd(tmp_path, options=certificates(folder))
     etcd.start()
-    ca, cert, key = ((folder / name).read_bytes() for name in ("ca.pem", "client.pem", "client.key"))
-    world = RealEtcd(etcd)
+    yield etcd, folder
+    etcd.stop()
 
-    async def scenario(_: World) -> None:
+
+async def test_an_encrypted_etcd_that_wants_certificates_is_used(encrypted: tuple[Etcd, Path]) -> None:
+    etcd, folder = encrypted
+    ca, cert, key = ((folder / name).read_bytes() for name in ("ca.pem", "client.pem", "client.key"))
+    async with RealEtcd(etcd) as world:
         store = world.store(ca=ca, cert=cert, key=key)
         revision = await store.txn((), [Put("a", b"1")])
         assert revision is not None
@@ -276,8 +239,3 @@ def test_an_encrypted_etcd_that_wants_certificates_is_used(tmp_path: Path) -> No
         for access in ({}, {"ca": ca}, {"ca": cert, "cert": cert, "key": key}):
             with pytest.raises(Unanswered):
                 await world.client(**access).call(messages.RANGE, messages.range_request(b"a"), 500)
-
-    try:
-        world.run(scenario)
-    finally:
-        etcd.stop()

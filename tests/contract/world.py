@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from uuid import uuid4
 
 from tests.contract.etcd import Etcd, Member
@@ -27,14 +27,14 @@ from tidelog.testing.metadata import VirtualStore
 SECONDS_MAX = 180
 WRITER = "1"
 
-Scenario = Callable[["World"], Coroutine[Any, Any, None]]
+Test = Callable[[Random], Coroutine[Any, Any, None]]
 
 
 class World(Protocol):
     ttl_ms: int
     """The shortest that a lease can be."""
 
-    def run(self, scenario: Scenario) -> None: ...
+    def run(self, test: Test) -> None: ...
 
     async def open(self) -> MetadataStore:
         """Opens the store as a newly started process does; the store opened before is dropped without being closed."""
@@ -54,8 +54,8 @@ class SimulatedSqlite:
         self._connection = connect(":memory:")
         self._executor = ThreadPoolExecutor(1)
 
-    def run(self, scenario: Scenario) -> None:
-        testing.run(lambda _: scenario(self))
+    def run(self, test: Test) -> None:
+        testing.run(test)
 
     async def open(self) -> SqliteStore:
         return await SqliteStore.over(self._connection, self._executor, VirtualClock())
@@ -73,12 +73,12 @@ class SimulatedEtcd:
         self._weather = weather
         self.metadata: VirtualMetadata
 
-    def run(self, scenario: Scenario) -> None:
-        async def play(random: Random) -> None:
+    def run(self, test: Test) -> None:
+        async def with_metadata(random: Random) -> None:
             self.metadata = VirtualMetadata(random, self._weather)
-            await scenario(self)
+            await test(random)
 
-        testing.run(play)
+        testing.run(with_metadata)
 
     async def open(self) -> VirtualStore:
         return self.metadata.connect("broker")
@@ -98,9 +98,9 @@ class ThreadedSqlite:
         self._clock: Clock = SystemClock()
         self._connection: sqlite3.Connection | None = None
 
-    def run(self, scenario: Scenario) -> None:
+    def run(self, test: Test) -> None:
         try:
-            asyncio.run(asyncio.wait_for(scenario(self), SECONDS_MAX))
+            asyncio.run(asyncio.wait_for(test(Random(0)), SECONDS_MAX))
         finally:
             self._executor.shutdown()
             if self._connection is not None:
@@ -131,10 +131,10 @@ class SharedOnSocket:
         self.server: LocalServer | None = None
         self._stores: list[LocalStore] = []
 
-    def run(self, scenario: Scenario) -> None:
+    def run(self, test: Test) -> None:
         async def run_and_close() -> None:
             try:
-                await asyncio.wait_for(scenario(self), SECONDS_MAX)
+                await asyncio.wait_for(test(Random(0)), SECONDS_MAX)
             finally:
                 for store in self._stores:
                     await store.abandon()
@@ -198,15 +198,19 @@ class RealEtcd:
         self._access = access
         self._clients: list[EtcdClient] = []
 
-    def run(self, scenario: Scenario) -> None:
+    def run(self, test: Test) -> None:
         async def run_and_close() -> None:
-            try:
-                await asyncio.wait_for(scenario(self), SECONDS_MAX)
-            finally:
-                for client in self._clients:
-                    await client.close()
+            async with self:
+                await asyncio.wait_for(test(Random(0)), SECONDS_MAX)
 
         asyncio.run(run_and_close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            await client.close()
 
     def client(self, **access: Any) -> EtcdClient:
         wanted = {"endpoints": self.etcd.endpoints, **self._access, **access}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.conformance.raw import Connection
 from tests.conformance.topics import append, values
 from tests.contract.etcd import Etcd, Member
 from tests.contract.etcd_access import PASSWORD, USER, certificates, give_users, make_certificates
-from tests.contract.world import RealEtcd, World
+from tests.contract.world import RealEtcd
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import BrokerFactory
 from tidelog.metadata.records import broker_key
@@ -165,6 +166,14 @@ def test_while_etcd_is_away_records_flow_and_topics_wait(own: Etcd, new_broker: 
     broker.stop()
 
 
+async def leader_and_revision(world: RealEtcd) -> tuple[Member, int]:
+    """The leader of etcd, and the revision of the broker's registration."""
+    async with world:
+        entry = await world.store("test").get(broker_key(NodeId(1)))
+        assert entry is not None
+        return await world.leader(), entry.revision
+
+
 @pytest.mark.parametrize("lose", [Member.kill, Member.freeze])
 def test_a_broker_goes_on_when_the_leader_of_etcd_is_lost(
     lose: Callable[[Member], None], tmp_path: Path, new_broker: BrokerFactory
@@ -172,27 +181,16 @@ def test_a_broker_goes_on_when_the_leader_of_etcd_is_lost(
     etcd = Etcd(tmp_path / "three", size=3)
     etcd.start()
     world = RealEtcd(etcd)
-    found: list[Member | int] = []
-
-    async def look(_: World) -> None:
-        found.append(await world.leader())
-        entry = await world.store("test").get(broker_key(NodeId(1)))
-        assert entry is not None
-        found.append(entry.revision)
-
     try:
         broker = new_broker({"tidelog.metadata": f"etcd://{','.join(etcd.endpoints)}{world.root}"})
         broker.start()
         client = admin(broker)
         create(client, "before")
-        world.run(look)
-        lost, epoch = found
-        assert isinstance(lost, Member)
-        lose(lost)
+        leader, revision = asyncio.run(leader_and_revision(world))
+        lose(leader)
         create(client, "after")
         write(broker, "after", [b"x"])
-        world.run(look)
-        assert found[3] == epoch, "it was never taken for dead"
+        assert asyncio.run(leader_and_revision(world))[1] == revision, "it was never taken for dead"
         broker.stop()
     finally:
         etcd.stop()

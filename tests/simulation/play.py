@@ -213,10 +213,11 @@ def raise_first(tasks: list[asyncio.Task[None]]) -> None:
             raise task.exception()  # type: ignore[misc]
 
 
-def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
-    async def scenario(random: Random) -> Play:
-        played = Play(random, profile)
-        await played.run()
-        return played
+async def played(random: Random, profile: Profile) -> Play:
+    play = Play(random, profile)
+    await play.run()
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
+    return run(lambda random: played(random, profile), seed)

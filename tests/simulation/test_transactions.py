@@ -36,6 +36,8 @@ from tidelog.transactions.coordinator import TransactionCoordinator
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.produce import ProduceResponse
 
+pytestmark = pytest.mark.simulated
+
 ROUNDS = 3
 OPERATIONS_MAX = 400
 SETTINGS = {
@@ -173,13 +175,14 @@ def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
                 raise problem
 
 
-def play(seed: int) -> Play:
-    async def scenario(random: Random) -> Play:
-        played = Play(random)
-        await played.run()
-        return played
+async def played(random: Random) -> Play:
+    play = Play(random)
+    await play.run()
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int) -> Play:
+    return run(played, seed)
 
 
 @pytest.mark.parametrize("seed", seeds(40))
@@ -198,27 +201,25 @@ def test_a_run_is_worth_its_name() -> None:
     assert sum(producer.completed for played in plays for producer in played.producers) > 100
 
 
-def test_pipelined_batches_keep_their_order_while_their_transaction_is_being_recorded() -> None:
+async def test_pipelined_batches_keep_their_order_while_their_transaction_is_being_recorded(
+    random: Random,
+) -> None:
     """The record that adds the partition has to be synced first; the requests behind it wait, too."""
-
-    async def scenario(random: Random) -> None:
-        world = World(random, SETTINGS | SYNCED)
-        world.machine.disk.run_delay_s_max = 0.05
-        await world.start()
-        await world.create_topic("data", 1, {})
-        name = TopicPartition("data", 0)
-        producer = TransactionalProducer(OneBroker(world), random, 0, [name], True)
-        await producer.begin()
-        requester = await world.connect("pipelining")
-        answers = [
-            requester.submit(producer.request(name, number, b"%d" % number), ProduceResponse, version=12)
-            for number in range(5)
-        ]
-        told = [(await answer).responses[0].partition_responses[0] for answer in answers]
-        assert [(one.error_code, one.base_offset) for one in told] == [(0, number) for number in range(5)]
-        requester.close()
-
-    run(scenario)
+    world = World(random, SETTINGS | SYNCED)
+    world.machine.disk.run_delay_s_max = 0.05
+    await world.start()
+    await world.create_topic("data", 1, {})
+    name = TopicPartition("data", 0)
+    producer = TransactionalProducer(OneBroker(world), random, 0, [name], True)
+    await producer.begin()
+    requester = await world.connect("pipelining")
+    answers = [
+        requester.submit(producer.request(name, number, b"%d" % number), ProduceResponse, version=12)
+        for number in range(5)
+    ]
+    told = [(await answer).responses[0].partition_responses[0] for answer in answers]
+    assert [(one.error_code, one.base_offset) for one in told] == [(0, number) for number in range(5)]
+    requester.close()
 
 
 def markers_are_forgotten_by_a_crash(patch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ is new, and for what is mended and still on a list."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tests.tidy.code import classes, cycles, methods
 from tests.tidy.test_layers import METHODS_MAX, ROOT, SOURCE, sources
 
@@ -20,10 +18,6 @@ CYCLES = [
 
 # Classes with more methods than METHODS_MAX when inherited ones count, and how many they may have.
 LARGE = {"Admin": 55, "Consumer": 36}
-
-LONG_TESTS = {
-    "test_rest.py": 597,
-}
 
 # Names that several classes have, and how many classes have them.
 _TWICE = """
@@ -83,14 +77,8 @@ def test_a_class_name_is_unique() -> None:
 
 
 def test_no_test_file_is_too_long() -> None:
-    lines: Counter[str] = Counter()
     for path in (ROOT / "tests").rglob("*.py"):
         count = path.read_text().count("\n")
-        lines[path.name] = max(lines[path.name], count)
-        most = LONG_TESTS.get(path.name, TEST_LINES_MAX)
-        assert count <= most, (
-            f"{path.relative_to(ROOT)} has {count} lines, {most} are allowed: two subjects in one file?"
+        assert count <= TEST_LINES_MAX, (
+            f"{path.relative_to(ROOT)} has {count} lines, {TEST_LINES_MAX} are allowed: two subjects in one file?"
         )
-    assert not [name for name in LONG_TESTS if lines[name] <= TEST_LINES_MAX], (
-        "these fit now: take them off the list"
-    )

@@ -35,17 +35,16 @@ if TYPE_CHECKING:
 SUPER_USERS, EVERYONE = "super.users", "allow.everyone.if.no.acl.found"
 
 
-@click.group(help="Who may do what: create, list, delete and explain ACLs.")
+@click.group(help="Create, list, delete and explain ACLs.")
 def acls() -> None:
     pass
 
 
 @acls.command(
     help=command_help(
-        "Allow (or deny) a principal operations on a resource.  DENY wins over every ALLOW.  A PRINCIPAL is a user's "
-        "name, User:NAME or Group:NAME; User:* is everybody.  A RESOURCE is topic:NAME, group:NAME, "
-        "transactional-id:NAME, token:ID, user:PRINCIPAL or cluster; a NAME that ends with * stands for all that begin "
-        "so.",
+        "Allow (or deny) a principal operations on a resource.  DENY takes precedence over ALLOW.  A PRINCIPAL is a "
+        "user's name, User:NAME or Group:NAME; User:* is everybody.  A RESOURCE is topic:NAME, group:NAME, "
+        "transactional-id:NAME, token:ID, user:PRINCIPAL or cluster; a NAME that ends with * is a prefix.",
         """
 tidelog acls create alice topic:orders read describe
 tidelog acls create Group:billing 'topic:invoices.*' read write
@@ -96,8 +95,8 @@ def _filter(
 @acls.command(
     "list",
     help=command_help(
-        "List ACLs: all, or those of a principal, on a resource, for an operation.  With --matching, all that apply to "
-        "the resource, whatever prefix or * they have.",
+        "List all ACLs, or only those that match the given options.  With --matching, list all ACLs that apply to the "
+        "resource, also those for a prefix or for *.",
         """
 tidelog acls list
 tidelog acls list --principal alice
@@ -109,7 +108,7 @@ tidelog acls list --resource topic:orders --matching
 @click.option("--principal", callback=principal, help="A user's name, User:NAME or Group:NAME.")
 @click.option("--resource", callback=resource, help="As for `acls create`.")
 @click.option("--operation", type=OPERATION, metavar="OPERATION", help="Only this operation.")
-@click.option("--matching", is_flag=True, help="What applies to the resource, by whatever pattern.")
+@click.option("--matching", is_flag=True, help="Also ACLs whose prefix or * matches the resource.")
 @broker_options
 def list_(
     session: Session,
@@ -121,7 +120,7 @@ def list_(
     wanted = _filter(principal, resource, operation, None)
     if matching:
         if resource is None or resource[1] is AclPatternType.PREFIXED:
-            raise click.UsageError("--matching needs --resource with the whole name of one.")
+            raise click.UsageError("--matching needs --resource with the whole name of a resource.")
         wanted = wanted._replace(pattern_type=AclPatternType.MATCH)
     found = run(_list(session, wanted))
     if session.json:
@@ -137,7 +136,7 @@ async def _list(session: Session, wanted: AclFilter) -> list[AclBinding]:
 
 @acls.command(
     help=command_help(
-        "Delete the ACLs of a principal, on a resource, or for an operation: all that every option given lets through.",
+        "Delete the ACLs that match all given options.",
         """
 tidelog acls delete --principal alice --resource topic:orders
 tidelog acls delete --principal alice --operation write
@@ -148,7 +147,7 @@ tidelog acls delete --principal alice --operation write
 @click.option("--principal", callback=principal, help="A user's name, User:NAME or Group:NAME.")
 @click.option("--resource", callback=resource, help="As for `acls create`.")
 @click.option("--operation", type=OPERATION, metavar="OPERATION", help="Only this operation.")
-@click.option("--host", help="Only those for this address.")
+@click.option("--host", help="Only ACLs for this address.")
 @broker_options
 def delete(
     session: Session,
@@ -158,7 +157,7 @@ def delete(
     host: str | None,
 ) -> None:
     if (principal, resource, operation, host) == (None, None, None, None):
-        raise click.UsageError("Say which: --principal, --resource, --operation or --host.")
+        raise click.UsageError("Select ACLs with --principal, --resource, --operation or --host.")
     gone = run(_delete(session, _filter(principal, resource, operation, host)))
     if session.json:
         print_json({"deleted": [acl_json(one) for one in gone]})
@@ -174,8 +173,8 @@ async def _delete(session: Session, wanted: AclFilter) -> list[AclBinding]:
 
 @acls.command(
     help=command_help(
-        "Say whether a principal may do an operation on a resource, and which ACL decides that.  Exit code 1: it may "
-        "not.",
+        "Show whether a principal may perform an operation on a resource, and which ACL decides.  The exit code is 1 if "
+        "the operation is denied.",
         """
 tidelog acls explain alice read topic:orders
 tidelog acls explain alice write topic:orders --host 10.0.0.9 --group staff
@@ -189,8 +188,8 @@ reason: "super user", "acl", "no acl matches" or "the resource has no acl"
 @click.argument("principal", callback=principal)
 @click.argument("operation", type=OPERATION, metavar="OPERATION")
 @click.argument("resource", callback=resource)
-@click.option("--host", default="127.0.0.1", show_default=True, help="As if asked from this address.")
-@click.option("--group", "groups", multiple=True, help="A group that a token names for the user; repeatable.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address of the client.")
+@click.option("--group", "groups", multiple=True, help="A group of the user, as in a token; repeat.")
 @broker_options
 def explain(
     session: Session,
@@ -202,7 +201,7 @@ def explain(
 ) -> None:
     kind, pattern, name = resource
     if pattern is AclPatternType.PREFIXED or name == WILDCARD:
-        raise click.UsageError("Name one resource: a pattern cannot be explained.")
+        raise click.UsageError("RESOURCE must be one resource, not a pattern.")
     names = [one if ":" in one else f"Group:{one}" for one in groups]
     answer = run(_explain(session, principal, OPERATIONS[operation], kind, name, host, names))
     if session.json:

@@ -12,10 +12,10 @@ from tidelog.cli.session import Failure, command_help
 
 @click.command(
     help=command_help(
-        "Create certificates for TLS: an authority (ca.pem and ca.key, kept when they are there), one for each broker, and "
-        "one for each client.  Each file has a key, its certificate and the authority's, in PEM, as ssl.keystore.location "
-        "takes them; ca.pem is for ssl.truststore.location.  Only you can read files with a key.  Keep ca.key away "
-        "from brokers: whoever has it can be anybody.",
+        "Create certificates for TLS: an authority (ca.pem and ca.key; existing ones are kept), one for each broker, and "
+        "one for each client.  Each file for ssl.keystore.location has a key, its certificate and the authority's "
+        "certificate, in PEM; ca.pem is for ssl.truststore.location.  Only you can read files with a key.  Do not copy "
+        "ca.key to brokers: with this key anybody can make a certificate for any user.",
         """
 tidelog certs certs
 tidelog certs certs --host broker1.example --host 10.0.0.1
@@ -44,7 +44,11 @@ tidelog certs certs --host broker1.example --broker broker1 --client alice --cli
     help="The broker's certificate, in DIR/NAME.pem; repeat for several with the same --host.",
 )
 @click.option(
-    "--client", "clients", multiple=True, metavar="NAME", help="A client's, in DIR/NAME.pem; repeat."
+    "--client",
+    "clients",
+    multiple=True,
+    metavar="NAME",
+    help="A client's certificate, in DIR/NAME.pem; repeat.",
 )
 @click.option(
     "--days",

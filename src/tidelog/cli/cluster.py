@@ -24,10 +24,10 @@ def cluster() -> None:
 
 @cluster.command(
     help=command_help(
-        "Partitions without a leader, with too few replicas in sync, with some missing, or with damaged records on a "
-        "disk; what each broker leads and holds.  For a partition without a leader: the brokers it waits for, and which "
-        "replicas are in doubt and why.  The exit code is 1 when a partition is offline, below min.insync.replicas or "
-        "damaged.",
+        "Show partitions without a leader, below min.insync.replicas, under-replicated, or with damaged records, and the "
+        "leaders, replicas and disks of each broker.  For a partition without a leader, show the brokers that the "
+        "partition waits for, and why replicas are in doubt.  The exit code is 1 when a partition is offline, below "
+        "min.insync.replicas or damaged.",
         """
 tidelog cluster status
 tidelog cluster status --json

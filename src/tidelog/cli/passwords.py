@@ -23,7 +23,7 @@ def password_options(command: F) -> F:
             "--password-file",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Read the password from a file; a line end at its end is no part of it.",
+            help="Read the password from a file, without the line end at its end.",
         ),
     ):
         command = option(command)

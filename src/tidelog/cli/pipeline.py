@@ -99,8 +99,8 @@ def with_clear_errors(command: F) -> F:
 
 @pipeline.command(
     help=command_help(
-        "Run the pipelines of a Python file, an SQL file or a folder of both.  Runs until it is stopped; state and "
-        "checkpoints are kept, so that the next run goes on where this one ended, however it ended.",
+        "Run the pipelines of a Python file, an SQL file or a folder of both, until the command is stopped.  State and "
+        "checkpoints are kept, so that the next run continues where this run ended, also after a crash.",
         """
 tidelog pipeline run clicks.py
 tidelog pipeline run totals.sql --until-done

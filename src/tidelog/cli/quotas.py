@@ -28,22 +28,22 @@ KEYS = (
     CONTROLLER_MUTATION_RATE,
     CONNECTION_CREATION_RATE,
 )
-WHOM = "Whom they are for: --user, --client-id, both, or --ip; with the --default- forms, whoever has none of their own."
+WHOM = "Select the entity with --user, --client-id, both, or --ip; a --default- option selects all entities without a quota."
 
 
-@click.group(help="How much clients may produce, fetch, ask and connect.")
+@click.group(help="Set, list and delete client quotas.")
 def quotas() -> None:
     pass
 
 
 def _entity_options(command: F) -> F:
     for option in (
-        click.option("--default-ip", is_flag=True, help="Every address that has no quota of its own."),
+        click.option("--default-ip", is_flag=True, help="Every address without a quota."),
         click.option("--ip", metavar="ADDRESS", help="One address; for connection_creation_rate."),
-        click.option("--default-client-id", is_flag=True, help="Every client id without a quota of its own."),
+        click.option("--default-client-id", is_flag=True, help="Every client id without a quota."),
         click.option("--client-id", metavar="ID", help="One client id."),
-        click.option("--default-user", is_flag=True, help="Every user without a quota of their own."),
-        click.option("--user", metavar="NAME", help="One user, without User: in front."),
+        click.option("--default-user", is_flag=True, help="Every user without a quota."),
+        click.option("--user", metavar="NAME", help="One user, without the prefix User:."),
     ):
         command = option(command)
     return command
@@ -82,7 +82,7 @@ def _amount(value: float) -> str:
 @quotas.command(
     "set",
     help=command_help(
-        f"Set quotas; what is not named stays.  {WHOM}  Keys: producer_byte_rate and consumer_byte_rate (bytes a second, "
+        f"Set quotas; other quotas stay.  {WHOM}  Keys: producer_byte_rate and consumer_byte_rate (bytes a second, "
         "of each broker), request_percentage (of one thread's time), controller_mutation_rate (partitions a second), "
         "connection_creation_rate (connections a second).",
         """
@@ -116,7 +116,7 @@ def set_(session: Session, values: dict[str, str], **whom: Any) -> None:
 @quotas.command(
     "list",
     help=command_help(
-        "List quotas: all, or those of the entities named.",
+        "List all quotas, or those of the selected entities.",
         """
 tidelog quotas list
 tidelog quotas list --user alice --json
@@ -148,7 +148,7 @@ async def _list(session: Session, entity: QuotaEntity | None) -> dict[QuotaEntit
 
 @quotas.command(
     help=command_help(
-        "Take quotas away: the KEYs named, or all that the entity has.",
+        "Delete quotas of an entity: the given KEYs, or all.",
         """
 tidelog quotas delete --user alice
 tidelog quotas delete --default-user request_percentage
@@ -188,7 +188,7 @@ async def _alter(session: Session, entity: QuotaEntity, changes: dict[str, float
 
 def _named(entity: QuotaEntity) -> QuotaEntity:
     if not entity.parts():
-        raise click.UsageError("Say whom for: --user, --client-id, --ip, or one of their --default- forms.")
+        raise click.UsageError("Select an entity with --user, --client-id, --ip, or a --default- option.")
     return entity
 
 

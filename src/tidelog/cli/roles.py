@@ -19,11 +19,11 @@ PREFIX = click.option(
     "--prefix",
     default=WILDCARD,
     show_default=True,
-    help="On topics, groups and transactional ids whose names begin so; * is everything, and the cluster.",
+    help="The prefix of topics, groups and transactional ids; * stands for all of them and the cluster.",
 )
 
 
-@click.group(help="Bundles of ACLs: admin, operator, producer, consumer, viewer.")
+@click.group(help="Grant and revoke sets of ACLs: admin, operator, producer, consumer, viewer.")
 def roles() -> None:
     pass
 
@@ -47,8 +47,8 @@ def _show(session: Session, word: str, bindings: list[AclBinding]) -> None:
 @roles.command(
     help=command_help(
         "Give a principal a role: admin does everything; operator manages topics and groups and sees no records; "
-        "producer writes; consumer reads in groups; viewer sees names, settings and offsets.  A role is nothing but its "
-        "ACLs: Kafka's tools see them, and so does `tidelog acls list`.",
+        "producer writes; consumer reads in groups; viewer sees names, settings and offsets.  A role is a set of ACLs: "
+        "Kafka's tools and `tidelog acls list` show them.",
         """
 tidelog roles grant alice producer --prefix sales.
 tidelog roles grant Group:operations operator
@@ -73,7 +73,7 @@ async def _create(session: Session, bindings: list[AclBinding]) -> None:
 
 @roles.command(
     help=command_help(
-        "Take a role from a principal.  ACLs that another role of the same principal needs stay.",
+        "Revoke a role of a principal.  ACLs that another role of the principal needs stay.",
         """
 tidelog roles revoke alice producer --prefix sales.
 """,
@@ -103,7 +103,7 @@ async def _revoke(session: Session, wanted: RoleGrant) -> list[AclBinding]:
 @roles.command(
     "list",
     help=command_help(
-        "List who has which role: those of which all ACLs are there.",
+        "List the roles of principals.  A principal has a role if all ACLs of the role exist.",
         """
 tidelog roles list
 tidelog roles list --principal alice

@@ -80,8 +80,8 @@ def registry_options(command: F) -> F:
     for option in (
         *answer_options("registry"),
         command_config_option(
-            "How to log in: a properties file with basic.auth.user.info or bearer.auth.token and ssl.ca.location, or with "
-            "the log-in to the brokers."
+            "A properties file with the log-in: basic.auth.user.info or bearer.auth.token and ssl.ca.location, or the "
+            "log-in to the brokers."
         ),
         click.option(
             "--registry",

@@ -30,7 +30,7 @@ class BadSettings(Failure):
 
 @click.command(
     help=command_help(
-        "Run a broker until Ctrl-C or SIGTERM.  When it is ready it prints one line, with the real ports: "
+        "Run a broker until Ctrl-C or SIGTERM.  When the broker is ready, it prints one line, with the real ports: "
         "`ready kafka=HOST:PORT http=HOST:PORT id=N`.  Logs go to standard error.\n\n"
         "Settings have Kafka's names.  Later sources override earlier ones: defaults, --config, --set, the other "
         "flags.",
@@ -75,15 +75,15 @@ tidelog serve --config server.properties --add-scram @users.txt
     "--metadata-restored",
     "restored",
     is_flag=True,
-    help="The metadata store was restored from a backup: start every broker with this once.  Each partition is led by the "
-    "best log among all of its replicas (tidelog.metadata.restored).",
+    help="Start every broker once with this option after the metadata store was restored from a backup.  The best log among "
+    "all replicas of a partition then becomes its leader (tidelog.metadata.restored).",
 )
 @click.option(
     "--forget-missing-directories",
     "forget",
     is_flag=True,
-    help="Data directories that this broker had and that are not there now are gone for good: start it with this once.  "
-    "Its replicas there are copied anew from other brokers (tidelog.log.dirs.forget.missing).",
+    help="Start the broker once with this option when missing data directories are lost for good.  The broker copies the "
+    "replicas that were there from other brokers (tidelog.log.dirs.forget.missing).",
 )
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
@@ -91,17 +91,17 @@ tidelog serve --config server.properties --add-scram @users.txt
 @click.option(
     "--secure",
     is_flag=True,
-    help="Let nobody in without a password: TLS with certificates of its own (in DATA/secure), ACLs that deny by default, "
-    "and a user `admin`, whose password is printed once.  For a broker without a cluster; every later start needs it, too.",
+    help="Require a log-in: make TLS certificates (in DATA/secure), turn on ACLs that deny by default, and create a user "
+    "`admin`, whose password is printed once.  For a single broker; give this option at every later start, too.",
 )
 @click.option(
     "--add-scram",
     "add_scram",
     multiple=True,
     metavar="ENTRY",
-    help="A user to add before the broker takes connections, unless the user is there: "
-    "'SCRAM-SHA-512=[name=admin,password=secret]', or @FILE with one on each line, which keeps passwords out of the list "
-    "of processes; repeat.",
+    help="Create this user, if missing, before the broker accepts connections: "
+    "'SCRAM-SHA-512=[name=admin,password=secret]', or @FILE with one such entry per line, which keeps passwords out of "
+    "the list of processes; repeat.",
 )
 @click.option("--set", "given", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A setting; repeat.")
 def serve(

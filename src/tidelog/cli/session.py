@@ -114,7 +114,7 @@ def broker_options(command: F) -> F:
     wrapped = with_session
     for option in (
         *answer_options("broker"),
-        command_config_option("How to log in: a properties file with security.protocol, sasl.* and ssl.*."),
+        command_config_option("A properties file with the log-in: security.protocol, sasl.* and ssl.*."),
         click.option(
             "--bootstrap",
             envvar="TIDELOG_BOOTSTRAP",

@@ -80,9 +80,9 @@ TOPICS_EVERY_S = 5.0
 
 @click.command(
     help=command_help(
-        "SQL on topics.  Without -e or -f, a shell: statements end with ;, Ctrl-C stops a query, Ctrl-D leaves.  "
-        "SELECT reads what is there; with EMIT CHANGES it goes on.  CREATE STREAM|TABLE ... AS SELECT writes to a topic "
-        "for as long as the shell runs: `tidelog pipeline run FILE.sql` keeps it going.",
+        "Run SQL on topics.  Without -e or -f, start a shell: statements end with ;, Ctrl-C stops a query, Ctrl-D exits.  "
+        "SELECT reads the existing records; with EMIT CHANGES, also new ones.  CREATE STREAM|TABLE ... AS SELECT writes "
+        "to a topic as long as the shell runs; `tidelog pipeline run FILE.sql` runs such statements without a shell.",
         """
 tidelog sql
 tidelog sql -e "SELECT key, value, _offset FROM orders WHERE _partition = 0 LIMIT 10"

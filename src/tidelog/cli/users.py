@@ -29,14 +29,14 @@ def _credential_options(command: F) -> F:
             type=click.IntRange(4096, 16384),
             default=8192,
             show_default=True,
-            help="Rounds of hashing; more make guessing slower, and log-ins too.",
+            help="Rounds of hashing; more rounds make guessing slower, and also each log-in.",
         ),
         click.option(
             "--mechanism",
             "mechanisms",
             type=click.Choice(MECHANISMS),
             multiple=True,
-            help="For this SASL mechanism only; by default for both.",
+            help="Set the password only for this SASL mechanism; by default for both.",
         ),
     ):
         command = option(command)
@@ -45,8 +45,8 @@ def _credential_options(command: F) -> F:
 
 @users.command(
     help=command_help(
-        "Create a user with a password.  The password is asked for, or read from a file or standard input; what is sent "
-        "and stored is salted.",
+        "Create a user with a password.  The command prompts for the password, or reads it from a file or standard "
+        "input, and sends only its salted hash.",
         """
 tidelog users create alice
 tidelog users create alice --password-file secret.txt --mechanism SCRAM-SHA-512
@@ -71,7 +71,7 @@ def create(
 
 @users.command(
     help=command_help(
-        "Change a user's password, as `users create` sets it.  Connections that are logged in stay.",
+        "Change a user's password.  Open connections of the user stay open.",
         """
 tidelog users password alice
 tidelog users password alice --password-file secret.txt
@@ -116,7 +116,7 @@ async def _set(
 @users.command(
     "list",
     help=command_help(
-        "List users, with the mechanisms that they have a password for.",
+        "List users with a password, and the SASL mechanisms of each.",
         """
 tidelog users list
 tidelog users list --json
@@ -145,7 +145,7 @@ async def _list(session: Session) -> None:
 
 @users.command(
     help=command_help(
-        "Delete users: they cannot log in any more.  Their ACLs and quotas stay.",
+        "Delete users, so that they cannot log in.  Their ACLs and quotas stay.",
         """
 tidelog users delete alice
 """,

@@ -103,7 +103,8 @@ def complete(
     for segment in segments:
         if segment.end <= start or segment.base >= end or segment.size == 0:
             continue
-        first, _ = segment.locate(max(start, segment.base))
+        # A search would begin with the first batch, which may be damaged.
+        first = 0 if start <= segment.base else segment.locate(start)[0]
         for position, header in segment.headers(first):
             if header.base_offset >= end:
                 return aborted_in

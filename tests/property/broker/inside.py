@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from tidelog.metadata.store import MetadataStore, Operation
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.replication.partition import Partition
 from tidelog.storage.compaction.runner import InlineRunner
-from tidelog.testing import Machine, VirtualDisk, VirtualNetwork, run
+from tidelog.testing import Machine, VirtualDisk, VirtualNetwork
 from tidelog.types import NodeId
 from tidelog.wire.frame import RequestHeader, decode_response_header, encode_request
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -174,39 +175,34 @@ class Inside:
         return key in (PRODUCE, FETCH)
 
 
-def run_inside(
-    scenario: Callable[[Inside, Random], Awaitable[None]], seed: int, given: dict[str, str] | None = None
-) -> None:
-    """`scenario` on a broker that has two topics, and must be sound enough afterwards to stop cleanly."""
+@asynccontextmanager
+async def broker_inside(random: Random, given: dict[str, str] | None = None) -> AsyncIterator[Inside]:
+    """A broker that has two topics, and must be sound enough afterwards to stop cleanly."""
+    network = VirtualNetwork(random)
+    machine = Machine(network, "broker", random)
+    config = BrokerConfig.of(
+        {"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS), **(given or {})}
+    )
 
-    async def main(random: Random) -> None:
-        network = VirtualNetwork(random)
-        machine = Machine(network, "broker", random)
-        config = BrokerConfig.of(
-            {"listeners": "PLAINTEXT://broker:9092", "log.dirs": ",".join(DIRS), **(given or {})}
-        )
+    async def store(_: str) -> MetadataStore:
+        return await SqliteStore.over(connect(":memory:"), None, machine.clock)  # type: ignore[arg-type]
 
-        async def store(_: str) -> MetadataStore:
-            return await SqliteStore.over(connect(":memory:"), None, machine.clock)  # type: ignore[arg-type]
-
-        around = Surroundings(
-            clock=machine.clock,
-            network=machine.host,
-            random=random,
-            disk=lambda path: machine.disk,
-            store=store,
-            runner=InlineRunner,
-            host_name=lambda: "broker",
-            http=False,
-            descriptors_max=1024,
-        )
-        broker = Broker(config, around)
-        await broker.start()
-        services = broker._services(NodeId(config.node_id))
-        inside = Inside(Router(services), services, broker._store, machine.disk)
-        await inside.restore()
-        await scenario(inside, random)
-        assert not broker.ended.done()
-        await broker.stop()
-
-    run(main, seed)
+    around = Surroundings(
+        clock=machine.clock,
+        network=machine.host,
+        random=random,
+        disk=lambda path: machine.disk,
+        store=store,
+        runner=InlineRunner,
+        host_name=lambda: "broker",
+        http=False,
+        descriptors_max=1024,
+    )
+    broker = Broker(config, around)
+    await broker.start()
+    services = broker._services(NodeId(config.node_id))
+    inside = Inside(Router(services), services, broker._store, machine.disk)
+    await inside.restore()
+    yield inside
+    assert not broker.ended.done()
+    await broker.stop()

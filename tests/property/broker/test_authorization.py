@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.property.broker.inside import TOPICS, Inside, run_inside
+from tests.property.broker.inside import TOPICS, Inside, broker_inside
 from tests.property.broker.requests import SERVED, bent_frame, frame
 from tidelog.broker.authorization.guards import everybody
 from tidelog.broker.authorization.table import GUARDS
@@ -19,6 +19,8 @@ from tidelog.testing import seeds
 from tidelog.wire.acls import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import decode_response_header
+
+pytestmark = pytest.mark.simulated
 
 AUTHORIZER = {"authorizer.class.name": "tidelog", "super.users": "User:root"}
 REFUSALS = {29, 30, 31, 53, 64, 65}
@@ -66,8 +68,8 @@ def answer_of(api_key: int, version: int, answer: bytes) -> Any:
 
 
 @pytest.mark.parametrize("seed", seeds(5))
-def test_a_stranger_changes_nothing_and_sees_nothing(seed: int) -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+async def test_a_stranger_changes_nothing_and_sees_nothing(random: Random, seed: int) -> None:
+    async with broker_inside(random, AUTHORIZER) as inside:
         await inside.restore()
         stranger(inside)
         before = state(inside)
@@ -87,11 +89,10 @@ def test_a_stranger_changes_nothing_and_sees_nothing(seed: int) -> None:
                     f"{ROUTES[api_key].name} {asked.hex()}"
                 )
 
-    run_inside(scenario, seed, AUTHORIZER)
 
-
-def test_a_sound_request_of_a_stranger_is_told_that_it_may_not() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=1)
+async def test_a_sound_request_of_a_stranger_is_told_that_it_may_not(random: Random) -> None:
+    async with broker_inside(random, AUTHORIZER) as inside:
         await inside.restore()
         stranger(inside)
         told = set()
@@ -109,11 +110,10 @@ def test_a_sound_request_of_a_stranger_is_told_that_it_may_not() -> None:
         silent |= {"ExpireDelegationToken", "CreateDelegationToken"}
         assert {route.name for route in ROUTES.values()} - told <= silent
 
-    run_inside(scenario, 1, AUTHORIZER)
 
-
-def test_a_super_user_is_refused_nothing() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=2)
+async def test_a_super_user_is_refused_nothing(random: Random) -> None:
+    async with broker_inside(random, AUTHORIZER) as inside:
         inside.session.principal = "User:root"
         for number, (api_key, version) in enumerate(SERVED * 3):
             if number % 20 == 0:
@@ -124,10 +124,9 @@ def test_a_super_user_is_refused_nothing() -> None:
                     api_key
                 ].name
 
-    run_inside(scenario, 2, AUTHORIZER)
 
-
-def test_a_right_that_is_taken_away_ends_at_once_also_on_the_shortcut() -> None:
+@pytest.mark.simulated(seed=3)
+async def test_a_right_that_is_taken_away_ends_at_once_also_on_the_shortcut(random: Random) -> None:
     from tidelog.record import BatchBuilder
     from tidelog.wire.frame import RequestHeader, encode_request
     from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -148,8 +147,7 @@ def test_a_right_that_is_taken_away_ends_at_once_also_on_the_shortcut() -> None:
         AclOperation.WRITE,
         AclPermission.ALLOW,
     )
-
-    async def scenario(inside: Inside, _: Random) -> None:
+    async with broker_inside(random, AUTHORIZER) as inside:
         access = inside._services.controller.access
         inside.session.principal = "User:ann"
         assert await inside.ask_shortcut(produce(9)) is None, "nobody has decided yet"
@@ -162,11 +160,10 @@ def test_a_right_that_is_taken_away_ends_at_once_also_on_the_shortcut() -> None:
         assert await inside.ask_shortcut(produce(9)) is None
         assert set(error_codes(answer_of(PRODUCE, 9, await inside.ask(produce(9)) or b""))) == {29}
 
-    run_inside(scenario, 3, AUTHORIZER)
 
-
-def test_before_a_login_nothing_passes_but_the_login() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=4)
+async def test_before_a_login_nothing_passes_but_the_login(random: Random) -> None:
+    async with broker_inside(random) as inside:
         await inside.restore()
         inside.session.admitted = False
         for api_key, version in SERVED:
@@ -178,8 +175,6 @@ def test_before_a_login_nothing_passes_but_the_login() -> None:
                 await inside.ask(asked)
             if api_key == PRODUCE:
                 assert await inside.ask_shortcut(asked) is None
-
-    run_inside(scenario, 4)
 
 
 def test_apis_without_a_guard_are_those_that_ask_the_gate_themselves() -> None:

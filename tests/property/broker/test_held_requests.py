@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from tests.property.broker.inside import Inside, run_inside
+import pytest
+
+from tests.property.broker.inside import Inside, broker_inside
 from tidelog.broker.routes import PRODUCE
 from tidelog.record import BatchBuilder
 from tidelog.record.codecs import Codec
 from tidelog.wire.frame import RequestHeader, encode_request
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = pytest.mark.simulated
 
 VERSION = 12
 LARGE = 300_000
@@ -32,17 +36,17 @@ async def held_and_let_go(inside: Inside, frames: list[bytes]) -> None:
     assert inside.queued_bytes == 0
 
 
-def test_a_request_whose_batches_are_opened_on_a_thread_counts() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+async def test_a_request_whose_batches_are_opened_on_a_thread_counts(random: Random) -> None:
+    async with broker_inside(random) as inside:
         builder = BatchBuilder()
         builder.add(b"key", random.randbytes(LARGE), 1_700_000_000_000)
         await held_and_let_go(inside, [produce("keyed", builder.build(codec=Codec.GZIP))])
 
-    run_inside(scenario, 0)
 
-
-def test_a_request_whose_transaction_does_not_know_its_partition_yet_counts_and_those_behind_it() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+async def test_a_request_whose_transaction_does_not_know_its_partition_yet_counts_and_those_behind_it(
+    random: Random,
+) -> None:
+    async with broker_inside(random, {"log.flush.interval.messages": "1"}) as inside:
         made = await inside.transactional_producer("payments")
         frames = []
         for number in range(3):
@@ -57,5 +61,3 @@ def test_a_request_whose_transaction_does_not_know_its_partition_yet_counts_and_
             frames.append(produce("orders", data, "payments"))
         inside.disk.run_delay_s_max = 0.5  # what the coordinator notes takes as long
         await held_and_let_go(inside, frames)
-
-    run_inside(scenario, 0, {"log.flush.interval.messages": "1"})

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.property.broker.inside import TOPICS, Inside, run_inside
+from tests.property.broker.inside import TOPICS, Inside, broker_inside
 from tests.property.broker.requests import bent
 from tidelog._speed.log.commits import offsets_batch, read_commit
 from tidelog.broker import router
@@ -18,7 +18,7 @@ from tidelog.groups.offsets.commits import OffsetCommit, entry_of
 from tidelog.groups.offsets.committed import NEVER
 from tidelog.groups.record_types import KINDS
 from tidelog.record import BatchBuilder
-from tidelog.testing import seeds
+from tidelog.testing import run, seeds
 from tidelog.wire.frame import RequestHeader, encode_request, encode_response
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -84,13 +84,11 @@ async def form(inside: Inside) -> str:
     return joined.member_id
 
 
-def play(seed: int) -> tuple[list[bytes | None], list[tuple[str, bytes]], list[object]]:
+async def played(random: Random) -> tuple[list[bytes | None], list[tuple[str, bytes]], list[object]]:
     """All answers, all that was written, and what it adds up to."""
     answers: list[bytes | None] = []
     logs: list[tuple[str, bytes]] = []
-    states: list[object] = []
-
-    async def scenario(inside: Inside, random: Random) -> None:
+    async with broker_inside(random) as inside:
         member = await form(inside)
         ids = dict(zip(inside.known.topics, inside.known.ids, strict=True))
         for number in range(REQUESTS):
@@ -107,10 +105,7 @@ def play(seed: int) -> tuple[list[bytes | None], list[tuple[str, bytes]], list[o
                 part = partition.log.reader.read(0, 1 << 30, partition.log.end)
                 assert part is not None
                 logs.append((str(partition.name), part.file.read(part.size, part.position)))
-
-        states.extend(inside.offsets())
-
-    run_inside(scenario, seed)
+        states = list[object](inside.offsets())
     return answers, logs, states
 
 
@@ -124,9 +119,9 @@ def test_both_handlers_answer_and_write_the_same(seed: int, monkeypatch: pytest.
         return plain[-1]
 
     monkeypatch.setattr(plain_commits, "commit_plainly", watched)
-    with_it = play(seed)
+    with_it = run(played, seed)
     monkeypatch.setattr(router, "PLAIN", {})
-    assert play(seed) == with_it
+    assert run(played, seed) == with_it
     assert sum(one is not None for one in plain) > REQUESTS / 10, "the common case is common"
 
 

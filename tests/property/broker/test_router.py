@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.property.broker.inside import Inside, run_inside
+from tests.property.broker.inside import Inside, broker_inside
 from tests.property.broker.requests import SERVED, bent_frame, frame
 from tidelog.broker.routes import ROUTES
 from tidelog.metadata.records import broker_key
@@ -17,6 +17,8 @@ from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Delete
 from tidelog.testing import seeds
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+pytestmark = pytest.mark.simulated
 
 FOUND = Path(__file__).parents[2] / "data" / "fuzz"
 REQUESTS = 300
@@ -43,20 +45,21 @@ async def ask(inside: Inside, request: bytes) -> bytes | None:
 
 
 @pytest.mark.parametrize("seed", seeds(15))
-def test_every_request_is_answered_or_refused(seed: int) -> None:
-    run_inside(ask_at_random, seed)
+async def test_every_request_is_answered_or_refused(random: Random, seed: int) -> None:
+    async with broker_inside(random) as inside:
+        await ask_at_random(inside, random)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", seeds(2000, start=1000))
-def test_every_request_is_answered_or_refused_for_longer(seed: int) -> None:
-    run_inside(ask_at_random, seed)
+async def test_every_request_is_answered_or_refused_for_longer(random: Random, seed: int) -> None:
+    async with broker_inside(random) as inside:
+        await ask_at_random(inside, random)
 
 
-def test_every_api_answers_a_sound_request_in_every_version() -> None:
+async def test_every_api_answers_a_sound_request_in_every_version(random: Random) -> None:
     """The fuzzer reaches the handlers, and does not only bounce off the decoders."""
-
-    async def scenario(inside: Inside, random: Random) -> None:
+    async with broker_inside(random) as inside:
         answered = set()
         for _ in range(8):
             await inside.restore()
@@ -66,26 +69,24 @@ def test_every_api_answers_a_sound_request_in_every_version() -> None:
         missing = [(ROUTES[key].name, version) for key, version in SERVED if (key, version) not in answered]
         assert not missing
 
-    run_inside(scenario, 0)
-
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.hex")), ids=lambda path: path.stem)
-def test_what_was_found_before_is_answered_or_refused(path: Path) -> None:
-    async def scenario(inside: Inside, _: Random) -> None:
+async def test_what_was_found_before_is_answered_or_refused(random: Random, path: Path) -> None:
+    async with broker_inside(random) as inside:
         for line in path.read_text().splitlines():
             if not line.startswith("#"):
                 await ask(inside, bytes.fromhex(line))
 
-    run_inside(scenario, 0)
 
-
-def test_a_broker_that_lost_its_registration_asks_for_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_lost_its_registration_asks_for_patience(
+    random: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until it is registered again, which takes long here."""
 
     async def slowly(_: Registration) -> int:
         return await asyncio.get_running_loop().create_future()
 
-    async def scenario(inside: Inside, _: Random) -> None:
+    async with broker_inside(random) as inside:
         monkeypatch.setattr(Registration, "register", slowly)
         await inside.change([Delete(broker_key(inside.node))])
         for version in (3, 6):
@@ -94,5 +95,3 @@ def test_a_broker_that_lost_its_registration_asks_for_patience(monkeypatch: pyte
             answer = FindCoordinatorResponse.decode(body, version)
             codes = [each.error_code for each in answer.coordinators] or [answer.error_code]
             assert codes == [15]
-
-    run_inside(scenario, 0)

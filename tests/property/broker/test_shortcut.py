@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.property.broker.inside import TOPICS, Inside, run_inside
+from tests.property.broker.inside import TOPICS, Inside, broker_inside
 from tests.property.broker.requests import bent
 from tidelog.broker.routes import PRODUCE
 from tidelog.errors import TidelogError
 from tidelog.record import BatchBuilder
 from tidelog.record.codecs import Codec
-from tidelog.testing import seeds
+from tidelog.testing import run, seeds
 from tidelog.types import Epoch, NodeId, Offset
 from tidelog.wire.frame import RequestHeader, encode_request
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -94,7 +94,7 @@ class Client:
         )
 
 
-def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
+async def played(whole: Random, seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
     """All that there is to be seen of a broker, and how often the shortcut answered."""
     seen: list[Any] = []
     taken = 0
@@ -110,7 +110,7 @@ def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
         taken += 1
         return answer or None
 
-    async def scenario(inside: Inside, _: Random) -> None:
+    async with broker_inside(whole) as inside:
         random = Random(seed)
         inside.disk.run_delay_s_max = 0.002
         others = asyncio.create_task(replicate(Random(seed), inside))
@@ -124,9 +124,11 @@ def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
         others.cancel()
         files = inside.disk.files()
         seen.append({path: files[path] for path in sorted(files) if path.endswith(".log")})
-
-    run_inside(scenario, seed)
     return seen, taken
+
+
+def play(seed: int, shortcut: bool, trouble: bool) -> tuple[list[Any], int]:
+    return run(lambda whole: played(whole, seed, shortcut, trouble), seed)
 
 
 async def replicate(random: Random, inside: Inside) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.property.broker.inside import TOPICS, Inside, run_inside
+from tests.property.broker.inside import TOPICS, Inside, broker_inside
 from tests.property.broker.requests import SERVED, bent_frame, frame
 from tests.property.broker.test_authorization import answer_of
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
@@ -38,6 +38,8 @@ from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = pytest.mark.simulated
 
 OPEN = {}
 WITH_ACLS = {
@@ -116,8 +118,8 @@ def owned(name: str) -> bool:
 
 @pytest.mark.parametrize("given", [OPEN, WITH_ACLS], ids=["open", "super user"])
 @pytest.mark.parametrize("seed", seeds(3))
-def test_nothing_outside_is_changed_or_told(seed: int, given: dict[str, str]) -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+async def test_nothing_outside_is_changed_or_told(random: Random, seed: int, given: dict[str, str]) -> None:
+    async with broker_inside(random, given) as inside:
         await settle(inside)
         before = outside(inside)
         for number, (api_key, version) in enumerate(SERVED * 3):
@@ -137,8 +139,6 @@ def test_nothing_outside_is_changed_or_told(seed: int, given: dict[str, str]) ->
                 if answer is not None and hidden.encode() not in asked:
                     assert hidden.encode() not in answer, f"{name} told of {hidden}: {asked.hex()}"
 
-    run_inside(scenario, seed, given)
-
 
 async def call(inside: Inside, api_key: int, version: int, request: Any) -> Any:
     asked = encode_request(RequestHeader(api_key, version, 1, "c"), request.encode(version))[4:]
@@ -157,8 +157,11 @@ def produce(name: str, topic_id: Any = None) -> ProduceRequest:
 
 
 @pytest.mark.parametrize("given", [OPEN, WITH_ACLS], ids=["open", "super user"])
-def test_names_and_ids_outside_are_answered_as_if_they_did_not_exist(given: dict[str, str]) -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=1)
+async def test_names_and_ids_outside_are_answered_as_if_they_did_not_exist(
+    random: Random, given: dict[str, str]
+) -> None:
+    async with broker_inside(random, given) as inside:
         await settle(inside)
         ids = {name: inside._services.image().topics[name].id for name in (*OWN, *OUTSIDE)}
         listed = await call(inside, 3, 12, MetadataRequest(None))
@@ -183,11 +186,10 @@ def test_names_and_ids_outside_are_answered_as_if_they_did_not_exist(given: dict
         assert not set(error_codes(await call(inside, PRODUCE, 9, produce("acme.orders"))))
         assert not set(error_codes(await call(inside, PRODUCE, 13, produce("", ids["acme.orders"]))))
 
-    run_inside(scenario, 1, given)
 
-
-def test_an_administrator_of_a_tenant_manages_what_is_its_own() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=2)
+async def test_an_administrator_of_a_tenant_manages_what_is_its_own(random: Random) -> None:
+    async with broker_inside(random, WITH_ACLS) as inside:
         await settle(inside)
         told = await call(inside, 29, 3, describe_acls.DescribeAclsRequest(*ANY_ACL))
         assert {(one.resource_name, acl.principal) for one in told.resources for acl in one.acls} == {
@@ -276,11 +278,10 @@ def test_an_administrator_of_a_tenant_manages_what_is_its_own() -> None:
         token = await call(inside, 38, 3, CreateDelegationTokenRequest(None, None, [], -1))
         assert token.error_code == 0
 
-    run_inside(scenario, 2, WITH_ACLS)
 
-
-def test_who_lost_the_tenant_can_do_nothing_from_that_moment() -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+@pytest.mark.simulated(seed=3)
+async def test_who_lost_the_tenant_can_do_nothing_from_that_moment(random: Random) -> None:
+    async with broker_inside(random, OPEN) as inside:
         await settle(inside)
         asked = encode_request(RequestHeader(PRODUCE, 9, 1, "c"), produce("zeta.orders").encode(9))[4:]
         own = encode_request(RequestHeader(PRODUCE, 9, 1, "c"), produce("zeta.mine").encode(9))[4:]
@@ -297,5 +298,3 @@ def test_who_lost_the_tenant_can_do_nothing_from_that_moment() -> None:
             assert set(error_codes(answer_of(PRODUCE, 9, await inside.ask(frame_of_topic) or b""))) == {29}
         listed = await call(inside, 3, 12, MetadataRequest(None))
         assert not listed.topics
-
-    run_inside(scenario, 3, OPEN)

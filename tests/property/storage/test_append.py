@@ -17,8 +17,10 @@ from tidelog.record.builder import build_batch
 from tidelog.replication.partition import Partition
 from tidelog.storage.log import Log
 from tidelog.storage.segments.segment import Segment
-from tidelog.testing import run, seeds
+from tidelog.testing import seeds
 from tidelog.types import Epoch, NodeId, TopicPartition
+
+pytestmark = pytest.mark.simulated
 
 STEPS = 250
 NOW_MS = 1_700_000_000_000
@@ -201,15 +203,12 @@ def entries(index: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", seeds(25))
 @pytest.mark.parametrize("flush_messages", [1 << 40, 1, 7])
-def test_the_native_append_is_the_references(seed: int, flush_messages: int) -> None:
-    async def scenario(random: Random) -> None:
-        twins = Twins(random, flush_messages)
-        for number in range(STEPS):
-            twins.step()
-            twins.compare()
-            if random.random() < 0.1 or number == STEPS - 1:
-                await twins.log.flush()
-                twins.compare_bytes()
-                assert twins.partition.state.committed <= twins.log.end
-
-    run(scenario, seed)
+async def test_the_native_append_is_the_references(random: Random, seed: int, flush_messages: int) -> None:
+    twins = Twins(random, flush_messages)
+    for number in range(STEPS):
+        twins.step()
+        twins.compare()
+        if random.random() < 0.1 or number == STEPS - 1:
+            await twins.log.flush()
+            twins.compare_bytes()
+            assert twins.partition.state.committed <= twins.log.end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 
 import pytest
@@ -15,7 +14,7 @@ from tidelog.testing import Crashed, VirtualDisk
 KEYS = [b"key-%d" % n for n in range(7)]
 
 
-def prepared(seed: int) -> tuple[CompactedLog, dict[bytes, bytes | None]]:
+async def prepared(seed: int) -> tuple[CompactedLog, dict[bytes, bytes | None]]:
     """A log that was compacted before, with a tombstone on its way out, and dirty again; all of it on disk."""
     random = Random(seed)
     it = CompactedLog(VirtualDisk(Random(seed)))
@@ -31,19 +30,16 @@ def prepared(seed: int) -> tuple[CompactedLog, dict[bytes, bytes | None]]:
                 expected[key] = value
             it.put(*pairs, codec=random.choice(list(Codec)))
 
-    async def scenario() -> None:
-        write(14)
-        it.log.roller.roll()
-        await it.cleaner.clean_dirtiest()
-        it.pass_ms(1_500)
-        write(10)
-        it.log.roller.roll()
-        write(2)
-        await it.log.flush()
-        for folder in ("/", "/data"):
-            it.disk.sync_folder(folder)
-
-    asyncio.run(scenario())
+    write(14)
+    it.log.roller.roll()
+    await it.cleaner.clean_dirtiest()
+    it.pass_ms(1_500)
+    write(10)
+    it.log.roller.roll()
+    write(2)
+    await it.log.flush()
+    for folder in ("/", "/data"):
+        it.disk.sync_folder(folder)
     return it, expected
 
 
@@ -70,16 +66,16 @@ async def strike(it: CompactedLog, operation: int, power: bool) -> bool:
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_log_is_whole_wherever_the_round_is_struck(seed: int, power: bool) -> None:
+async def test_the_log_is_whole_wherever_the_round_is_struck(seed: int, power: bool) -> None:
     operation = 0
     finished = False
     while not finished:
         operation += 1
-        it, expected = prepared(seed)
+        it, expected = await prepared(seed)
         offsets: dict[int, object] = dict(it.values())
         end, point = it.log.end, it.log.recovery_point
         assert isinstance(it.disk, VirtualDisk)
-        finished = asyncio.run(strike(it, operation, power))
+        finished = await strike(it, operation, power)
         if power:
             it.disk.crash()
         else:
@@ -91,7 +87,7 @@ def test_the_log_is_whole_wherever_the_round_is_struck(seed: int, power: bool) -
             it.pass_ms(10_000)
             it.put((b"another", b"value"))
             it.log.roller.roll()
-            asyncio.run(it.cleaner.clean_dirtiest())
+            await it.cleaner.clean_dirtiest()
         offsets |= {end: (b"another", b"value"), end + 1: (b"another", b"value")}
         check(it, {**expected, b"another": b"value"}, offsets, end + 2)
         assert it.cleaner.first_dirty(NAME) == end + 2
@@ -101,26 +97,22 @@ def test_the_log_is_whole_wherever_the_round_is_struck(seed: int, power: bool) -
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_deleted_key_stays_deleted_when_power_is_lost_after_the_round(seed: int) -> None:
+async def test_a_deleted_key_stays_deleted_when_power_is_lost_after_the_round(seed: int) -> None:
     """The old value is alone in its segment, which leaves nothing in the new one to show that it was replaced."""
     it = CompactedLog(VirtualDisk(Random(seed)))
-
-    async def scenario() -> None:
-        for key, value in ((b"other", b"1"), (b"key", b"old"), (b"key", None), (b"last", b"x" * 500)):
-            it.put((key, value))
-            it.log.roller.roll()
-        it.put((b"active", b"1"))
-        await it.log.flush()
-        for folder in ("/", "/data"):
-            it.disk.sync_folder(folder)
-        assert await it.cleaner.clean_dirtiest()
-
-    asyncio.run(scenario())
+    for key, value in ((b"other", b"1"), (b"key", b"old"), (b"key", None), (b"last", b"x" * 500)):
+        it.put((key, value))
+        it.log.roller.roll()
+    it.put((b"active", b"1"))
+    await it.log.flush()
+    for folder in ("/", "/data"):
+        it.disk.sync_folder(folder)
+    assert await it.cleaner.clean_dirtiest()
     assert isinstance(it.disk, VirtualDisk)
     it.disk.crash()
     it.recover(power_lost=True)
     it.pass_ms(10_000)
     it.put((b"more", b"1"))
     it.log.roller.roll()
-    asyncio.run(it.cleaner.clean_dirtiest())
+    await it.cleaner.clean_dirtiest()
     assert sorted(it.latest(), key=repr) == [b"active", b"last", b"more", b"other"]

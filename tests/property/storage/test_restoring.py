@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -81,7 +80,7 @@ def facts(log: Log) -> object:
 
 @settings(max_examples=150, deadline=None)
 @given(steps=steps, chance=st.randoms(use_true_random=False), count=st.integers(1, 3), late=st.booleans())
-def test_a_restored_log_knows_the_transactions_of_one_that_was_never_damaged(
+async def test_a_restored_log_knows_the_transactions_of_one_that_was_never_damaged(
     steps: list[tuple[int, str]], chance: Random, count: int, late: bool
 ) -> None:
     disk = VirtualDisk(Random(1))
@@ -107,14 +106,10 @@ def test_a_restored_log_knows_the_transactions_of_one_that_was_never_damaged(
         disk.rot(path, header.position + 61 + chance.randrange(header.size - 61))
         segment = log.segments[log.segments.holding(header.base_offset)]
         note_damage(log, segment, find_damage(disk.open(path), segment.base, segment.size, segment.end))
-
-    async def mend() -> None:
-        for bad in log.damaged:
-            data = original[f"{FOLDER}/{bad.base:020d}.log"][bad.position : bad.position + bad.size]
-            assert fits(bad, len(data))
-            assert await restore(log, bad, data, walk(data))
-
-    asyncio.run(mend())
+    for bad in log.damaged:
+        data = original[f"{FOLDER}/{bad.base:020d}.log"][bad.position : bad.position + bad.size]
+        assert fits(bad, len(data))
+        assert await restore(log, bad, data, walk(data))
     assert not log.damaged and facts(log) == expected
     log.close()
     disk.kill()

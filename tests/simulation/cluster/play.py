@@ -194,10 +194,11 @@ class Play:
             raise Unreadable(f"{name}: {problem}") from problem
 
 
-def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
-    async def scenario(random: Random) -> Play:
-        played = Play(random, profile)
-        await played.run()
-        return played
+async def played(random: Random, profile: Profile) -> Play:
+    play = Play(random, profile)
+    await play.run()
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
+    return run(lambda random: played(random, profile), seed)

@@ -18,8 +18,9 @@ from tests.simulation.producers import Producer
 from tests.simulation.readers import read_all
 from tidelog.metadata.image import PartitionImage
 from tidelog.replication.partition import Partition
-from tidelog.testing import run
 from tidelog.types import TopicPartition
+
+pytestmark = pytest.mark.simulated
 
 NAME = TopicPartition("plain", 0)
 FOLDER = f"/data/{NAME}"
@@ -171,14 +172,13 @@ async def _two_rot_at_different_places(scene: Scene) -> None:
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_damage_found_at_a_start_is_repaired_from_a_good_replica(act: Act, seed: int) -> None:
-    async def scenario(random: Random) -> None:
-        scene = Scene(random)
-        await scene.begin()
-        await act(scene)
-        await scene.check()
-
-    run(scenario, seed)
+async def test_damage_found_at_a_start_is_repaired_from_a_good_replica(
+    random: Random, act: Act, seed: int
+) -> None:
+    scene = Scene(random)
+    await scene.begin()
+    await act(scene)
+    await scene.check()
 
 
 async def _scrubbed_follower(scene: Scene) -> None:
@@ -210,47 +210,42 @@ async def _scrubbed_pair(scene: Scene) -> None:
 
 @pytest.mark.parametrize("act", [_scrubbed_follower, _scrubbed_leader, _scrubbed_pair])
 @pytest.mark.parametrize("seed", range(3))
-def test_damage_that_a_scrubber_finds_is_repaired_from_a_good_replica(act: Act, seed: int) -> None:
-    async def scenario(random: Random) -> None:
-        scene = Scene(random, {"tidelog.scrub.period.ms": "1000"})
-        await scene.begin()
-        await act(scene)
-        await scene.check()
+async def test_damage_that_a_scrubber_finds_is_repaired_from_a_good_replica(
+    random: Random, act: Act, seed: int
+) -> None:
+    scene = Scene(random, {"tidelog.scrub.period.ms": "1000"})
+    await scene.begin()
+    await act(scene)
+    await scene.check()
 
-    run(scenario, seed)
 
-
-def test_a_leader_checks_its_bytes_when_a_follower_cannot_read_them() -> None:
-    async def scenario(random: Random) -> None:
-        scene = Scene(random, {"tidelog.scrub.bytes.per.second": "0"})
-        await scene.begin()
-        leader, follower = scene.stored.leader, scene.follower()
-        assert leader is not None
-        await scene.cluster.stop(follower)
-        await scene.until(lambda: follower not in scene.stored.in_sync, "the follower is out")
-        end = scene.held(leader).log.end
-        await scene.write(5)
-        segment = next(each for each in scene.held(leader).log.segments if each.base >= end and each.size)
-        # In the body of a batch: headers stay readable, so the leader sends it as it is.
-        scene.cluster.machines[leader].disk.rot(segment.path, segment.header(0).size - 1)
-        await scene.cluster.restart(follower)
-        await scene.until(lambda: scene.whole(follower), "the follower has caught up, from another leader")
-        assert scene.stored.leader != leader
-        await scene.until(lambda: scene.whole(leader), "the old leader is whole again")
-        await scene.check()
-
-    run(scenario, 1)
+@pytest.mark.simulated(seed=1)
+async def test_a_leader_checks_its_bytes_when_a_follower_cannot_read_them(random: Random) -> None:
+    scene = Scene(random, {"tidelog.scrub.bytes.per.second": "0"})
+    await scene.begin()
+    leader, follower = scene.stored.leader, scene.follower()
+    assert leader is not None
+    await scene.cluster.stop(follower)
+    await scene.until(lambda: follower not in scene.stored.in_sync, "the follower is out")
+    end = scene.held(leader).log.end
+    await scene.write(5)
+    segment = next(each for each in scene.held(leader).log.segments if each.base >= end and each.size)
+    # In the body of a batch: headers stay readable, so the leader sends it as it is.
+    scene.cluster.machines[leader].disk.rot(segment.path, segment.header(0).size - 1)
+    await scene.cluster.restart(follower)
+    await scene.until(lambda: scene.whole(follower), "the follower has caught up, from another leader")
+    assert scene.stored.leader != leader
+    await scene.until(lambda: scene.whole(leader), "the old leader is whole again")
+    await scene.check()
 
 
 @pytest.mark.parametrize("in_sync_min", ["1", "2"])
-def test_with_two_replicas_each_repairs_the_other(in_sync_min: str) -> None:
-    async def scenario(random: Random) -> None:
-        scene = Scene(random, {"tidelog.scrub.period.ms": "1000"}, size=2)
-        await scene.begin(in_sync_min)
-        await _scrubbed_pair(scene)
-        await scene.check()
-
-    run(scenario, 1)
+@pytest.mark.simulated(seed=1)
+async def test_with_two_replicas_each_repairs_the_other(random: Random, in_sync_min: str) -> None:
+    scene = Scene(random, {"tidelog.scrub.period.ms": "1000"}, size=2)
+    await scene.begin(in_sync_min)
+    await _scrubbed_pair(scene)
+    await scene.check()
 
 
 TROUBLES = (

@@ -11,7 +11,6 @@ from tests.simulation.cluster.test_transactional_offsets import GROUP, TOPIC, Of
 from tests.simulation.cluster.world import Cluster
 from tidelog import errors
 from tidelog.net.requester import Requester
-from tidelog.testing import run
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -30,6 +29,8 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+
+pytestmark = pytest.mark.simulated
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.min.isr": "1"}
 
@@ -80,58 +81,53 @@ async def make_anew(cluster: Cluster, node: int) -> None:
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["restart", "move"])
-def test_an_offset_that_was_pending_when_its_topic_was_deleted_is_not_committed_to_the_next_of_its_name(
+async def test_an_offset_that_was_pending_when_its_topic_was_deleted_is_not_committed_to_the_next_of_its_name(
+    random: Random,
     moves: bool,
 ) -> None:
-    async def scenario(random: Random) -> None:
-        cluster = Cluster(random, 3, SETTINGS)
-        await cluster.start_all()
-        await cluster.create_topic(TOPIC, 2, {})
-        node = await coordinator(cluster)
-        producer = OffsetsProducer(cluster, adds=True)
-        await producer.start()
-        while await producer.commit_offset(0, 7) != errors.NONE:
-            await asyncio.sleep(0.05)
-        cluster.kill(node)
-        await make_anew(cluster, next(iter(cluster.brokers)))
-        if not moves:
-            await cluster.restart(node)
-        group = await cluster.connect(await coordinator(cluster), "client")
-        await producer.end(commit=True)
-        await asyncio.sleep(5)
-        assert await stable_offset(group, 0) == (errors.NONE, -1)
-        assert await listed(group) == []
-
-    run(scenario)
+    cluster = Cluster(random, 3, SETTINGS)
+    await cluster.start_all()
+    await cluster.create_topic(TOPIC, 2, {})
+    node = await coordinator(cluster)
+    producer = OffsetsProducer(cluster, adds=True)
+    await producer.start()
+    while await producer.commit_offset(0, 7) != errors.NONE:
+        await asyncio.sleep(0.05)
+    cluster.kill(node)
+    await make_anew(cluster, next(iter(cluster.brokers)))
+    if not moves:
+        await cluster.restart(node)
+    group = await cluster.connect(await coordinator(cluster), "client")
+    await producer.end(commit=True)
+    await asyncio.sleep(5)
+    assert await stable_offset(group, 0) == (errors.NONE, -1)
+    assert await listed(group) == []
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["restart", "move"])
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
-def test_offsets_of_a_deleted_topic_are_not_given_to_the_next_of_its_name(
-    moves: bool, transactional: bool
+async def test_offsets_of_a_deleted_topic_are_not_given_to_the_next_of_its_name(
+    random: Random, moves: bool, transactional: bool
 ) -> None:
-    async def scenario(random: Random) -> None:
-        cluster = Cluster(random, 3, SETTINGS)
-        await cluster.start_all()
-        await cluster.create_topic(TOPIC, 2, {})
-        node = await coordinator(cluster)
-        if transactional:
-            producer = OffsetsProducer(cluster, adds=True)
-            await producer.start()
-            await producer.transaction(0, 7)
-        else:
-            await commit(await cluster.connect(node, "client"), 7)
-        assert await stable_offset(await cluster.connect(node, "client"), 0) == (errors.NONE, 7)
-        cluster.kill(node)
-        survivor = next(iter(cluster.brokers))
-        await make_anew(cluster, survivor)
-        if not moves:
-            await cluster.restart(node)
-        node = await coordinator(cluster)
-        group = await cluster.connect(node, "client")
-        assert await stable_offset(group, 0) == (errors.NONE, -1)
-        assert await listed(group) == []
-        await commit(group, 3)
-        assert await stable_offset(group, 0) == (errors.NONE, 3)
-
-    run(scenario)
+    cluster = Cluster(random, 3, SETTINGS)
+    await cluster.start_all()
+    await cluster.create_topic(TOPIC, 2, {})
+    node = await coordinator(cluster)
+    if transactional:
+        producer = OffsetsProducer(cluster, adds=True)
+        await producer.start()
+        await producer.transaction(0, 7)
+    else:
+        await commit(await cluster.connect(node, "client"), 7)
+    assert await stable_offset(await cluster.connect(node, "client"), 0) == (errors.NONE, 7)
+    cluster.kill(node)
+    survivor = next(iter(cluster.brokers))
+    await make_anew(cluster, survivor)
+    if not moves:
+        await cluster.restart(node)
+    node = await coordinator(cluster)
+    group = await cluster.connect(node, "client")
+    assert await stable_offset(group, 0) == (errors.NONE, -1)
+    assert await listed(group) == []
+    await commit(group, 3)
+    assert await stable_offset(group, 0) == (errors.NONE, 3)

@@ -30,6 +30,8 @@ from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 
+pytestmark = pytest.mark.simulated
+
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "500",
     "offsets.topic.num.partitions": "1",
@@ -128,13 +130,14 @@ class Play:
                 await self.cluster.restart(node)
 
 
-def play(seed: int) -> Play:
-    async def scenario(random: Random) -> Play:
-        played = Play(random)
-        await played.run()
-        return played
+async def played(random: Random) -> Play:
+    play = Play(random)
+    await play.run()
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int) -> Play:
+    return run(played, seed)
 
 
 @pytest.mark.parametrize("seed", seeds(20))
@@ -160,36 +163,33 @@ def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.fail("not found in 40 seeds")
 
 
-def test_a_coordinator_that_cannot_read_its_log_leaves_the_group_to_another_broker() -> None:
-    async def scenario(random: Random) -> None:
-        cluster = Cluster(random, 3, SETTINGS)
-        await cluster.start_all()
-        await cluster.create_topic(TOPIC, PARTITIONS, {})
-        group = await Coordinator(cluster).connect("member")
-        part = OffsetCommitRequestPartition(0, 7)
-        topic = OffsetCommitRequestTopic(TOPIC, partitions=[part])
-        while True:
-            answer = await group.ask(
-                OffsetCommitRequest(GROUP, topics=[topic]), OffsetCommitResponse, version=9
-            )
-            if answer.topics[0].partitions[0].error_code == errors.NONE:
-                break
-            await asyncio.sleep(0.1)
-        stored = cluster.stored(TopicPartition("__consumer_offsets", 0))
-        assert stored is not None and stored.leader is not None
-        cluster.kill(stored.leader)
-        survivors = [node for node in stored.replicas if node != stored.leader]
-        cluster.machines[survivors[0]].disk.fail("read", "*__consumer_offsets*.log")
-        for _ in range(600):
-            await asyncio.sleep(0.1)
-            try:
-                group = await Coordinator(cluster).connect("member")
-                assert await committed(group, 0) == 7
-                break
-            except (OSError, errors.TidelogError):
-                continue
-        else:
-            pytest.fail("nobody coordinates the group any more")
-        assert cluster.disks_failed(survivors[0])
-
-    run(scenario)
+async def test_a_coordinator_that_cannot_read_its_log_leaves_the_group_to_another_broker(
+    random: Random,
+) -> None:
+    cluster = Cluster(random, 3, SETTINGS)
+    await cluster.start_all()
+    await cluster.create_topic(TOPIC, PARTITIONS, {})
+    group = await Coordinator(cluster).connect("member")
+    part = OffsetCommitRequestPartition(0, 7)
+    topic = OffsetCommitRequestTopic(TOPIC, partitions=[part])
+    while True:
+        answer = await group.ask(OffsetCommitRequest(GROUP, topics=[topic]), OffsetCommitResponse, version=9)
+        if answer.topics[0].partitions[0].error_code == errors.NONE:
+            break
+        await asyncio.sleep(0.1)
+    stored = cluster.stored(TopicPartition("__consumer_offsets", 0))
+    assert stored is not None and stored.leader is not None
+    cluster.kill(stored.leader)
+    survivors = [node for node in stored.replicas if node != stored.leader]
+    cluster.machines[survivors[0]].disk.fail("read", "*__consumer_offsets*.log")
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        try:
+            group = await Coordinator(cluster).connect("member")
+            assert await committed(group, 0) == 7
+            break
+        except (OSError, errors.TidelogError):
+            continue
+    else:
+        pytest.fail("nobody coordinates the group any more")
+    assert cluster.disks_failed(survivors[0])

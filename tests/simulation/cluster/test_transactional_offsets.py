@@ -14,7 +14,6 @@ from tidelog import errors
 from tidelog._speed.log.records import Record
 from tidelog.net.requester import Requester
 from tidelog.record.builder import build_batch
-from tidelog.testing import run
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tidelog.wire.messages.add_partitions_to_txn import (
@@ -43,6 +42,8 @@ from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+
+pytestmark = pytest.mark.simulated
 
 GROUP = "group"
 TOPIC = "orders"
@@ -157,56 +158,52 @@ async def stable_offset(group: Requester, partition: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("adds", [False, True], ids=["added before", "added by the commit"])
 @pytest.mark.parametrize("seed", range(6))
-def test_an_offset_that_was_verified_before_its_transaction_was_aborted_does_not_hang(
-    seed: int, adds: bool
+async def test_an_offset_that_was_verified_before_its_transaction_was_aborted_does_not_hang(
+    random: Random, seed: int, adds: bool
 ) -> None:
-    async def scenario(random: Random) -> None:
-        cluster = Cluster(random, 2, SETTINGS)
-        await cluster.start_all()
-        await cluster.create_topic(TOPIC, 2, {})
-        producer = OffsetsProducer(cluster, adds)
-        await producer.start()
-        await producer.transaction(1, 8)  # brokers are connected now
-        await producer.add_group()
-        # The answer to the group's coordinator and the abort's marker travel at the same time.
-        cluster.network.cut(host(producer.coordinator_node), host(producer.group_node), one_way=True)
-        committing = asyncio.ensure_future(producer.commit_offset(0, 7))
-        await asyncio.sleep(0.1)
-        await producer.end(commit=False)
-        await asyncio.sleep(0.1)
-        cluster.network.heal()
-        await committing
-        await asyncio.sleep(1)
-        assert await stable_offset(producer.group, 0) == (errors.NONE, -1)
-        await producer.transaction(1, 9)
-        assert await stable_offset(producer.group, 1) == (errors.NONE, 9)
-        assert await stable_offset(producer.group, 0) == (errors.NONE, -1)
-
-    run(scenario, seed)
+    cluster = Cluster(random, 2, SETTINGS)
+    await cluster.start_all()
+    await cluster.create_topic(TOPIC, 2, {})
+    producer = OffsetsProducer(cluster, adds)
+    await producer.start()
+    await producer.transaction(1, 8)  # brokers are connected now
+    await producer.add_group()
+    # The answer to the group's coordinator and the abort's marker travel at the same time.
+    cluster.network.cut(host(producer.coordinator_node), host(producer.group_node), one_way=True)
+    committing = asyncio.ensure_future(producer.commit_offset(0, 7))
+    await asyncio.sleep(0.1)
+    await producer.end(commit=False)
+    await asyncio.sleep(0.1)
+    cluster.network.heal()
+    await committing
+    await asyncio.sleep(1)
+    assert await stable_offset(producer.group, 0) == (errors.NONE, -1)
+    await producer.transaction(1, 9)
+    assert await stable_offset(producer.group, 1) == (errors.NONE, 9)
+    assert await stable_offset(producer.group, 0) == (errors.NONE, -1)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_batch_beside_a_refused_one_is_not_taken_after_its_transaction_was_aborted(seed: int) -> None:
-    async def scenario(random: Random) -> None:
-        cluster = Cluster(random, 2, SETTINGS)
-        await cluster.start_all()
-        await cluster.create_topic(TOPIC, 4, {})
-        producer = OffsetsProducer(cluster, adds=False)
-        await producer.start()
-        await producer.transaction(1, 8)  # brokers are connected now
-        image = cluster.brokers[producer.group_node]._controller.image
-        partitions = image.topics[TOPIC].partitions
-        added, other = [part.index for part in partitions if part.leader == producer.group_node][:2]
-        await producer.add(TopicPartition(TOPIC, added))
-        cluster.network.cut(host(producer.coordinator_node), host(producer.group_node), one_way=True)
-        producing = asyncio.ensure_future(producer.produce(TOPIC, [added, other]))
-        await asyncio.sleep(0.1)
-        await producer.end(commit=False)
-        await asyncio.sleep(0.1)
-        cluster.network.heal()
-        assert (await producing)[1] != errors.NONE
-        await asyncio.sleep(1)
-        held = cluster.brokers[producer.group_node]._partitions.led_here(TOPIC, added)
-        assert held.log.producers.first_unstable is None
-
-    run(scenario, seed)
+async def test_a_batch_beside_a_refused_one_is_not_taken_after_its_transaction_was_aborted(
+    random: Random, seed: int
+) -> None:
+    cluster = Cluster(random, 2, SETTINGS)
+    await cluster.start_all()
+    await cluster.create_topic(TOPIC, 4, {})
+    producer = OffsetsProducer(cluster, adds=False)
+    await producer.start()
+    await producer.transaction(1, 8)  # brokers are connected now
+    image = cluster.brokers[producer.group_node]._controller.image
+    partitions = image.topics[TOPIC].partitions
+    added, other = [part.index for part in partitions if part.leader == producer.group_node][:2]
+    await producer.add(TopicPartition(TOPIC, added))
+    cluster.network.cut(host(producer.coordinator_node), host(producer.group_node), one_way=True)
+    producing = asyncio.ensure_future(producer.produce(TOPIC, [added, other]))
+    await asyncio.sleep(0.1)
+    await producer.end(commit=False)
+    await asyncio.sleep(0.1)
+    cluster.network.heal()
+    assert (await producing)[1] != errors.NONE
+    await asyncio.sleep(1)
+    held = cluster.brokers[producer.group_node]._partitions.led_here(TOPIC, added)
+    assert held.log.producers.first_unstable is None

@@ -142,13 +142,14 @@ def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
                 raise problem
 
 
-def play(seed: int) -> Play:
-    async def scenario(random: Random) -> Play:
-        played = Play(random)
-        await played.run()
-        return played
+async def played(random: Random) -> Play:
+    play = Play(random)
+    await play.run()
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int) -> Play:
+    return run(played, seed)
 
 
 @pytest.mark.parametrize("seed", seeds(15))

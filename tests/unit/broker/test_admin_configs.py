@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.admin import Admin, versions
-from tidelog import testing
 from tidelog.errors import name_of
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import incremental_alter_configs as incremental
 from tidelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
+
+pytestmark = pytest.mark.simulated
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -68,41 +69,30 @@ async def replace(admin: Admin, kind: int, name: str, **settings: str | None) ->
 
 
 @pytest.mark.parametrize("version", versions(DescribeConfigsRequest.API_KEY))
-def test_a_topic_is_described_in_every_version(version: int) -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        (result,) = (await admin.ask(describe(TOPIC, "a"), version)).results
-        assert (result.resource_type, result.resource_name, result.error_code) == (TOPIC, "a", 0)
-        assert len(result.configs) == 33
-
-    testing.run(scenario)
+async def test_a_topic_is_described_in_every_version(random: Random, version: int) -> None:
+    admin = await started(random)
+    (result,) = (await admin.ask(describe(TOPIC, "a"), version)).results
+    assert (result.resource_type, result.resource_name, result.error_code) == (TOPIC, "a", 0)
+    assert len(result.configs) == 33
 
 
-def test_only_the_settings_asked_for_are_described() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert await values(admin, TOPIC, "a", "retention.ms", "no.such") == {
-            "retention.ms": ("604800000", 5)
-        }
-
-    testing.run(scenario)
+async def test_only_the_settings_asked_for_are_described(random: Random) -> None:
+    admin = await started(random)
+    assert await values(admin, TOPIC, "a", "retention.ms", "no.such") == {"retention.ms": ("604800000", 5)}
 
 
-def test_synonyms_and_words_come_when_asked_for() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        asked = describe(TOPIC, "a", "segment.bytes", include_synonyms=True, include_documentation=True)
-        ((plain,),) = [
-            result.configs for result in (await admin.ask(describe(TOPIC, "a", "segment.bytes"))).results
-        ]
-        ((full,),) = [result.configs for result in (await admin.ask(asked)).results]
-        assert (plain.synonyms, plain.documentation, plain.config_type) == ([], None, 3)
-        assert [(one.name, one.value, one.source) for one in full.synonyms] == [
-            ("log.segment.bytes", "1073741824", 5)
-        ]
-        assert full.documentation.startswith("Size at which")
-
-    testing.run(scenario)
+async def test_synonyms_and_words_come_when_asked_for(random: Random) -> None:
+    admin = await started(random)
+    asked = describe(TOPIC, "a", "segment.bytes", include_synonyms=True, include_documentation=True)
+    ((plain,),) = [
+        result.configs for result in (await admin.ask(describe(TOPIC, "a", "segment.bytes"))).results
+    ]
+    ((full,),) = [result.configs for result in (await admin.ask(asked)).results]
+    assert (plain.synonyms, plain.documentation, plain.config_type) == ([], None, 3)
+    assert [(one.name, one.value, one.source) for one in full.synonyms] == [
+        ("log.segment.bytes", "1073741824", 5)
+    ]
+    assert full.documentation.startswith("Size at which")
 
 
 @pytest.mark.parametrize(
@@ -120,56 +110,45 @@ def test_synonyms_and_words_come_when_asked_for() -> None:
         (99, "x", "INVALID_REQUEST"),
     ],
 )
-def test_what_is_not_there_is_not_described(kind: int, name: str, error: str) -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        (result,) = (await admin.ask(describe(kind, name))).results
-        assert (name_of(result.error_code), result.configs) == (error, [])
-        assert result.error_message
-
-    testing.run(scenario)
+async def test_what_is_not_there_is_not_described(random: Random, kind: int, name: str, error: str) -> None:
+    admin = await started(random)
+    (result,) = (await admin.ask(describe(kind, name))).results
+    assert (name_of(result.error_code), result.configs) == (error, [])
+    assert result.error_message
 
 
-def test_a_broker_its_loggers_groups_and_client_metrics_are_described() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random, {"num.partitions": "3"})
-        broker = await values(admin, BROKER, "1")
-        assert broker["num.partitions"] == ("3", 4)
-        assert broker["ssl.key.password"] == (None, 5)
-        assert await values(admin, BROKER, "") == {}
-        assert (await values(admin, LOGGER, "1"))["root"][1] == 6
-        assert len(await values(admin, GROUP, "g")) == 18
-        assert len(await values(admin, CLIENT_METRICS, "m")) == 3
-
-    testing.run(scenario)
+async def test_a_broker_its_loggers_groups_and_client_metrics_are_described(random: Random) -> None:
+    admin = await started(random, {"num.partitions": "3"})
+    broker = await values(admin, BROKER, "1")
+    assert broker["num.partitions"] == ("3", 4)
+    assert broker["ssl.key.password"] == (None, 5)
+    assert await values(admin, BROKER, "") == {}
+    assert (await values(admin, LOGGER, "1"))["root"][1] == 6
+    assert len(await values(admin, GROUP, "g")) == 18
+    assert len(await values(admin, CLIENT_METRICS, "m")) == 3
 
 
 # Altering topics
 
 
-def test_settings_of_a_topic_are_set_added_to_taken_from_and_unset() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert (
-            await alter(admin, TOPIC, "a", ("retention.ms", SET, "5"), ("cleanup.policy", APPEND, "compact"))
-            == "NONE"
-        )
-        assert await values(admin, TOPIC, "a", "retention.ms", "cleanup.policy") == {
-            "cleanup.policy": ("delete,compact", 1),
-            "retention.ms": ("5", 1),
-        }
-        assert (
-            await alter(
-                admin, TOPIC, "a", ("retention.ms", DELETE, None), ("cleanup.policy", SUBTRACT, "delete")
-            )
-            == "NONE"
-        )
-        assert await values(admin, TOPIC, "a", "retention.ms", "cleanup.policy") == {
-            "cleanup.policy": ("compact", 1),
-            "retention.ms": ("604800000", 5),
-        }
-
-    testing.run(scenario)
+async def test_settings_of_a_topic_are_set_added_to_taken_from_and_unset(random: Random) -> None:
+    admin = await started(random)
+    assert (
+        await alter(admin, TOPIC, "a", ("retention.ms", SET, "5"), ("cleanup.policy", APPEND, "compact"))
+        == "NONE"
+    )
+    assert await values(admin, TOPIC, "a", "retention.ms", "cleanup.policy") == {
+        "cleanup.policy": ("delete,compact", 1),
+        "retention.ms": ("5", 1),
+    }
+    assert (
+        await alter(admin, TOPIC, "a", ("retention.ms", DELETE, None), ("cleanup.policy", SUBTRACT, "delete"))
+        == "NONE"
+    )
+    assert await values(admin, TOPIC, "a", "retention.ms", "cleanup.policy") == {
+        "cleanup.policy": ("compact", 1),
+        "retention.ms": ("604800000", 5),
+    }
 
 
 @pytest.mark.parametrize(
@@ -193,84 +172,69 @@ def test_settings_of_a_topic_are_set_added_to_taken_from_and_unset() -> None:
         ("", [], "INVALID_REQUEST"),
     ],
 )
-def test_a_change_of_a_topics_settings_gets_kafkas_code(
-    topic: str, changes: list[Change], error: str
+async def test_a_change_of_a_topics_settings_gets_kafkas_code(
+    random: Random, topic: str, changes: list[Change], error: str
 ) -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert await alter(admin, TOPIC, topic, *changes) == error
-
-    testing.run(scenario)
+    admin = await started(random)
+    assert await alter(admin, TOPIC, topic, *changes) == error
 
 
-def test_a_change_happens_as_a_whole_or_not_at_all() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert (
-            await alter(admin, TOPIC, "a", ("segment.ms", SET, "5"), ("retention.ms", SET, "x"))
-            == "INVALID_CONFIG"
-        )
-        assert await alter(admin, TOPIC, "a", ("segment.ms", SET, "5"), validate_only=True) == "NONE"
-        assert admin.node.controller.image.topic_overrides("a") == {}
-
-    testing.run(scenario)
+async def test_a_change_happens_as_a_whole_or_not_at_all(random: Random) -> None:
+    admin = await started(random)
+    assert (
+        await alter(admin, TOPIC, "a", ("segment.ms", SET, "5"), ("retention.ms", SET, "x"))
+        == "INVALID_CONFIG"
+    )
+    assert await alter(admin, TOPIC, "a", ("segment.ms", SET, "5"), validate_only=True) == "NONE"
+    assert admin.node.controller.image.topic_overrides("a") == {}
 
 
-def test_a_resource_that_is_there_twice_is_refused_and_others_are_changed() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        config = [incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="5")]
-        resources = [
-            incremental.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=config)
-            for name in "aab"
-        ]
-        answer = await admin.ask(incremental.IncrementalAlterConfigsRequest(resources=resources), 0)
-        assert [name_of(one.error_code) for one in answer.responses] == [
-            "INVALID_REQUEST",
-            "INVALID_REQUEST",
-            "NONE",
-        ]
-        image = admin.node.controller.image
-        assert (image.topic_overrides("a"), image.topic_overrides("b")) == ({}, {"retention.ms": "5"})
-
-    testing.run(scenario)
+async def test_a_resource_that_is_there_twice_is_refused_and_others_are_changed(random: Random) -> None:
+    admin = await started(random)
+    config = [incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="5")]
+    resources = [
+        incremental.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=config)
+        for name in "aab"
+    ]
+    answer = await admin.ask(incremental.IncrementalAlterConfigsRequest(resources=resources), 0)
+    assert [name_of(one.error_code) for one in answer.responses] == [
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+        "NONE",
+    ]
+    image = admin.node.controller.image
+    assert (image.topic_overrides("a"), image.topic_overrides("b")) == ({}, {"retention.ms": "5"})
 
 
-def test_the_old_way_replaces_all_settings() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        image = admin.node.controller
-        assert await replace(admin, TOPIC, "a", retention_ms="5", segment_ms="6") == "NONE"
-        assert await replace(admin, TOPIC, "a", retention_ms="7") == "NONE"
-        assert image.image.topic_overrides("a") == {"retention.ms": "7"}
-        assert await replace(admin, TOPIC, "a", retention_ms=None) == "INVALID_REQUEST"
-        assert await replace(admin, TOPIC, "a", no_such="1") == "INVALID_CONFIG"
-        assert await replace(admin, TOPIC, "nope", retention_ms="1") == "UNKNOWN_TOPIC_OR_PARTITION"
-        assert await replace(admin, LOGGER, "1", root="INFO") == "INVALID_REQUEST"
-        assert await replace(admin, BROKER, "1", message_max_bytes="9") == "NONE"
-        assert image.image.broker_overrides(admin._services.node_id) == {"message.max.bytes": "9"}
-        assert await replace(admin, BROKER, "1") == "NONE"
-        assert image.image.broker_overrides(admin._services.node_id) == {}
-        assert await replace(admin, TOPIC, "a") == "NONE"
-        assert image.image.topic_overrides("a") == {}
-
-    testing.run(scenario)
+async def test_the_old_way_replaces_all_settings(random: Random) -> None:
+    admin = await started(random)
+    image = admin.node.controller
+    assert await replace(admin, TOPIC, "a", retention_ms="5", segment_ms="6") == "NONE"
+    assert await replace(admin, TOPIC, "a", retention_ms="7") == "NONE"
+    assert image.image.topic_overrides("a") == {"retention.ms": "7"}
+    assert await replace(admin, TOPIC, "a", retention_ms=None) == "INVALID_REQUEST"
+    assert await replace(admin, TOPIC, "a", no_such="1") == "INVALID_CONFIG"
+    assert await replace(admin, TOPIC, "nope", retention_ms="1") == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert await replace(admin, LOGGER, "1", root="INFO") == "INVALID_REQUEST"
+    assert await replace(admin, BROKER, "1", message_max_bytes="9") == "NONE"
+    assert image.image.broker_overrides(admin._services.node_id) == {"message.max.bytes": "9"}
+    assert await replace(admin, BROKER, "1") == "NONE"
+    assert image.image.broker_overrides(admin._services.node_id) == {}
+    assert await replace(admin, TOPIC, "a") == "NONE"
+    assert image.image.topic_overrides("a") == {}
 
 
 # Altering brokers and the rest
 
 
-def test_settings_of_one_broker_win_over_those_of_all() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert await alter(admin, BROKER, "", ("message.max.bytes", SET, "3000")) == "NONE"
-        assert await values(admin, BROKER, "") == {"message.max.bytes": ("3000", 3)}
-        assert await values(admin, TOPIC, "a", "max.message.bytes") == {"max.message.bytes": ("3000", 3)}
-        assert await alter(admin, BROKER, "1", ("message.max.bytes", SET, "2000")) == "NONE"
-        assert await values(admin, BROKER, "1", "message.max.bytes") == {"message.max.bytes": ("2000", 2)}
-        assert await values(admin, TOPIC, "a", "max.message.bytes") == {"max.message.bytes": ("2000", 2)}
-
-    testing.run(scenario)
+async def test_settings_of_one_broker_win_over_those_of_all(random: Random) -> None:
+    admin = await started(random)
+    assert await alter(admin, BROKER, "", ("message.max.bytes", SET, "3000")) == "NONE"
+    assert await values(admin, BROKER, "") == {"message.max.bytes": ("3000", 3)}
+    assert await values(admin, TOPIC, "a", "max.message.bytes") == {"max.message.bytes": ("3000", 3)}
+    assert await alter(admin, BROKER, "1", ("message.max.bytes", SET, "2000")) == "NONE"
+    assert await values(admin, BROKER, "1", "message.max.bytes") == {"message.max.bytes": ("2000", 2)}
+    assert await values(admin, TOPIC, "a", "max.message.bytes") == {"max.message.bytes": ("2000", 2)}
 
 
 @pytest.mark.parametrize(
@@ -308,73 +272,62 @@ def test_settings_of_one_broker_win_over_those_of_all() -> None:
         (99, "x", ("a", SET, "b"), "INVALID_REQUEST"),
     ],
 )
-def test_a_change_of_other_settings_gets_its_code(kind: int, name: str, change: Change, error: str) -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert await alter(admin, kind, name, change) == error
-
-    testing.run(scenario)
-
-
-def test_settings_of_a_group_are_kept_listed_and_unset() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert await alter(admin, GROUP, "g/1", ("consumer.session.timeout.ms", SET, "46000")) == "NONE"
-        assert await alter(admin, GROUP, "g/1", ("consumer.heartbeat.interval.ms", SET, "6000")) == "NONE"
-        assert await values(admin, GROUP, "g/1", "consumer.session.timeout.ms") == {
-            "consumer.session.timeout.ms": ("46000", 8)
-        }
-        assert await values(admin, GROUP, "other", "consumer.session.timeout.ms") == {
-            "consumer.session.timeout.ms": ("45000", 5)
-        }
-        image = admin.node.controller.image
-        assert dict(image.group_overrides("g/1")) == {
-            "consumer.heartbeat.interval.ms": "6000",
-            "consumer.session.timeout.ms": "46000",
-        }
-        (listed,) = (await admin.ask(ListConfigResourcesRequest(resource_types=[GROUP]))).config_resources
-        assert (listed.resource_name, listed.resource_type) == ("g/1", GROUP)
-        assert [update.group_configs for update in admin.node.updates if update.group_configs] == [
-            ("g/1",),
-            ("g/1",),
-        ]
-        for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"):
-            assert await alter(admin, GROUP, "g/1", (name, DELETE, None)) == "NONE"
-        assert list(admin.node.controller.image.group_configs) == []
-
-    testing.run(scenario)
+async def test_a_change_of_other_settings_gets_its_code(
+    random: Random, kind: int, name: str, change: Change, error: str
+) -> None:
+    admin = await started(random)
+    assert await alter(admin, kind, name, change) == error
 
 
-def test_the_level_of_a_logger_can_be_set_and_unset() -> None:
+async def test_settings_of_a_group_are_kept_listed_and_unset(random: Random) -> None:
+    admin = await started(random)
+    assert await alter(admin, GROUP, "g/1", ("consumer.session.timeout.ms", SET, "46000")) == "NONE"
+    assert await alter(admin, GROUP, "g/1", ("consumer.heartbeat.interval.ms", SET, "6000")) == "NONE"
+    assert await values(admin, GROUP, "g/1", "consumer.session.timeout.ms") == {
+        "consumer.session.timeout.ms": ("46000", 8)
+    }
+    assert await values(admin, GROUP, "other", "consumer.session.timeout.ms") == {
+        "consumer.session.timeout.ms": ("45000", 5)
+    }
+    image = admin.node.controller.image
+    assert dict(image.group_overrides("g/1")) == {
+        "consumer.heartbeat.interval.ms": "6000",
+        "consumer.session.timeout.ms": "46000",
+    }
+    (listed,) = (await admin.ask(ListConfigResourcesRequest(resource_types=[GROUP]))).config_resources
+    assert (listed.resource_name, listed.resource_type) == ("g/1", GROUP)
+    assert [update.group_configs for update in admin.node.updates if update.group_configs] == [
+        ("g/1",),
+        ("g/1",),
+    ]
+    for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"):
+        assert await alter(admin, GROUP, "g/1", (name, DELETE, None)) == "NONE"
+    assert list(admin.node.controller.image.group_configs) == []
+
+
+async def test_the_level_of_a_logger_can_be_set_and_unset(random: Random) -> None:
     logger = logging.getLogger("tidelog.test_of_levels")
-
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
-        assert await alter(admin, LOGGER, "1", (logger.name, SET, "ERROR")) == "NONE"
-        assert logger.level == logging.ERROR
-        assert await values(admin, LOGGER, "1", logger.name) == {logger.name: ("ERROR", 6)}
-        assert await alter(admin, LOGGER, "1", (logger.name, DELETE, None)) == "NONE"
-
-    testing.run(scenario)
+    admin = await started(random)
+    assert await alter(admin, LOGGER, "1", (logger.name, SET, "ERROR")) == "NONE"
+    assert logger.level == logging.ERROR
+    assert await values(admin, LOGGER, "1", logger.name) == {logger.name: ("ERROR", 6)}
+    assert await alter(admin, LOGGER, "1", (logger.name, DELETE, None)) == "NONE"
     assert logger.level == logging.NOTSET
 
 
 # Listing
 
 
-def test_resources_are_listed_by_type() -> None:
-    async def scenario(random: Random) -> None:
-        admin = await started(random)
+async def test_resources_are_listed_by_type(random: Random) -> None:
+    admin = await started(random)
 
-        async def listed(version: int, *kinds: int) -> Any:
-            answer = await admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
-            found = {(one.resource_type, one.resource_name) for one in answer.config_resources}
-            return found if answer.error_code == 0 else name_of(answer.error_code)
+    async def listed(version: int, *kinds: int) -> Any:
+        answer = await admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+        found = {(one.resource_type, one.resource_name) for one in answer.config_resources}
+        return found if answer.error_code == 0 else name_of(answer.error_code)
 
-        assert await listed(0) == set()
-        assert await listed(1) == {(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (LOGGER, "1")}
-        assert await listed(1, TOPIC) == {(TOPIC, "a"), (TOPIC, "b")}
-        assert await listed(1, CLIENT_METRICS, GROUP) == set()
-        assert await listed(1, TOPIC, 99) == "UNSUPPORTED_VERSION"
-
-    testing.run(scenario)
+    assert await listed(0) == set()
+    assert await listed(1) == {(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (LOGGER, "1")}
+    assert await listed(1, TOPIC) == {(TOPIC, "a"), (TOPIC, "b")}
+    assert await listed(1, CLIENT_METRICS, GROUP) == set()
+    assert await listed(1, TOPIC, 99) == "UNSUPPORTED_VERSION"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from tests.property.broker.inside import Inside, run_inside
+import pytest
+
+from tests.property.broker.inside import broker_inside
 from tidelog.broker.router import LONG_BYTES
 from tidelog.broker.services import PARTITIONS_A_TURN
 from tidelog.wire.messages.delete_records import (
@@ -20,6 +22,8 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+
+pytestmark = pytest.mark.simulated
 
 COUNT = 10_000
 
@@ -41,8 +45,9 @@ class Ticker:
         return self.ticks
 
 
-def test_others_have_their_turn_while_the_offsets_of_many_partitions_are_listed() -> None:
-    async def scenario(inside: Inside, _: Random) -> None:
+@pytest.mark.simulated(seed=1)
+async def test_others_have_their_turn_while_the_offsets_of_many_partitions_are_listed(random: Random) -> None:
+    async with broker_inside(random) as inside:
         partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(COUNT)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("orders", partitions)])
         assert len(request.encode(5)) > LONG_BYTES
@@ -52,16 +57,15 @@ def test_others_have_their_turn_while_the_offsets_of_many_partitions_are_listed(
         codes = [partition.error_code for partition in answer.topics[0].partitions]
         assert codes == [0, 0] + [3] * (COUNT - 2)
 
-    run_inside(scenario, 1)
 
-
-def test_others_have_their_turn_while_the_records_of_many_partitions_are_deleted() -> None:
-    async def scenario(inside: Inside, _: Random) -> None:
+@pytest.mark.simulated(seed=1)
+async def test_others_have_their_turn_while_the_records_of_many_partitions_are_deleted(
+    random: Random,
+) -> None:
+    async with broker_inside(random) as inside:
         partitions = [DeleteRecordsPartition(index, -1) for index in range(COUNT)]
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("orders", partitions)], timeout_ms=1_000)
         ticker = Ticker()
         answer, _ = DeleteRecordsResponse.decode_prefix(await inside.call(21, 2, request), 2, 0)
         assert ticker.stop() >= COUNT // PARTITIONS_A_TURN
         assert len(answer.topics[0].partitions) == COUNT
-
-    run_inside(scenario, 1)

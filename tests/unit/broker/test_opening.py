@@ -62,23 +62,20 @@ def test_a_batch_that_names_too_many_schemas_is_refused() -> None:
     assert opened is not None and isinstance(opened.verdict, errors.InvalidRecord)
 
 
-def test_the_loop_goes_on_while_a_large_batch_is_opened() -> None:
-    async def scenario() -> None:
-        rules = Rules.of(TopicConfig(cleanup_policy=("compact",)))
-        data = batch([(b"k", bytes(30 << 20))])
-        ticks = 0
+async def test_the_loop_goes_on_while_a_large_batch_is_opened() -> None:
+    rules = Rules.of(TopicConfig(cleanup_policy=("compact",)))
+    data = batch([(b"k", bytes(30 << 20))])
+    ticks = 0
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await asyncio.sleep(0)
-                ticks += 1
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
 
-        ticker = asyncio.ensure_future(tick())
-        assert open_batch(data, rules, (), NOW, bytes_max=1 << 20) is None
-        opened = await Opening().open(data, rules, (), NOW)
-        ticker.cancel()
-        assert isinstance(opened.verdict, Accepted) and opened.expanded_bytes > 30 << 20
-        assert ticks > 1
-
-    asyncio.run(scenario())
+    ticker = asyncio.ensure_future(tick())
+    assert open_batch(data, rules, (), NOW, bytes_max=1 << 20) is None
+    opened = await Opening().open(data, rules, (), NOW)
+    ticker.cancel()
+    assert isinstance(opened.verdict, Accepted) and opened.expanded_bytes > 30 << 20
+    assert ticks > 1

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.property.broker.inside import Inside, run_inside
+from tests.property.broker.inside import Inside, broker_inside
 from tidelog.broker.routes import FETCH, PRODUCE
 from tidelog.record import BatchBuilder
 from tidelog.storage.log import Log
 from tidelog.storage.reading import NotHereYet, RecordBytes
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = pytest.mark.simulated
 
 VERSION = 12
 PRODUCE_VERSION = 9
@@ -35,10 +37,11 @@ async def produced(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_a_fetch_waits_for_records_that_are_not_here_yet(
-    monkeypatch: pytest.MonkeyPatch, isolation_level: int
+@pytest.mark.simulated(seed=1)
+async def test_a_fetch_waits_for_records_that_are_not_here_yet(
+    random: Random, monkeypatch: pytest.MonkeyPatch, isolation_level: int
 ) -> None:
-    async def scenario(inside: Inside, _: Random) -> None:
+    async with broker_inside(random) as inside:
         await produced(inside)
         here = await fetched(inside, isolation_level)
         assert here
@@ -54,11 +57,10 @@ def test_a_fetch_waits_for_records_that_are_not_here_yet(
         assert await fetched(inside, isolation_level) == here
         assert 0.29 < loop.time() - began < 0.4
 
-    run_inside(scenario, 1)
 
-
-def test_it_waits_no_longer_than_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(inside: Inside, _: Random) -> None:
+@pytest.mark.simulated(seed=1)
+async def test_it_waits_no_longer_than_its_client(random: Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with broker_inside(random) as inside:
         await produced(inside)
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
@@ -67,5 +69,3 @@ def test_it_waits_no_longer_than_its_client(monkeypatch: pytest.MonkeyPatch) -> 
         assert await fetched(inside, 0, wait_ms=200) == b""
         assert 0.19 < loop.time() - began < 0.25
         ready.set_result(None)
-
-    run_inside(scenario, 1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from random import Random
+
+import pytest
 
 from tidelog.broker.pulse import Pulse
 from tidelog.broker.tallies import OTHERS, Clients, Tallies
 from tidelog.replication.partitions import Counts
-from tidelog.testing.scenario import run
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.messages.heartbeat import HeartbeatResponse
 from tidelog.wire.messages.metadata import (
@@ -17,6 +17,8 @@ from tidelog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+
+pytestmark = pytest.mark.simulated
 
 
 @dataclass
@@ -53,20 +55,17 @@ def test_codes_are_found_however_deep() -> None:
     assert list(error_codes(answer)) == [3, 5, 9]
 
 
-def test_rates_are_over_the_last_minute() -> None:
-    async def scenario(_: Random) -> None:
-        count = 0
-        pulse = Pulse(lambda: Counts(count, 0, 0, 0, 0))
-        task = asyncio.get_running_loop().create_task(pulse.run())
-        await asyncio.sleep(10.5)
-        count = 105
-        assert round(pulse.rates().messages_in) == 10  # the broker runs for no longer
-        await asyncio.sleep(20)
-        assert 3 <= pulse.rates().messages_in <= 4
-        await asyncio.sleep(41)
-        assert pulse.rates().messages_in == 0  # that was more than a minute ago
-        count += 600
-        assert 9 <= pulse.rates().messages_in <= 12
-        task.cancel()
-
-    run(scenario)
+async def test_rates_are_over_the_last_minute() -> None:
+    count = 0
+    pulse = Pulse(lambda: Counts(count, 0, 0, 0, 0))
+    task = asyncio.get_running_loop().create_task(pulse.run())
+    await asyncio.sleep(10.5)
+    count = 105
+    assert round(pulse.rates().messages_in) == 10  # the broker runs for no longer
+    await asyncio.sleep(20)
+    assert 3 <= pulse.rates().messages_in <= 4
+    await asyncio.sleep(41)
+    assert pulse.rates().messages_in == 0  # that was more than a minute ago
+    count += 600
+    assert 9 <= pulse.rates().messages_in <= 12
+    task.cancel()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -18,20 +19,17 @@ NOWHERE = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PATIENCE_S = 30
 
 
-def serving(use: Callable[[int], Awaitable[None]], **settings: str) -> None:
-    """`use` is given the port."""
-
-    async def run() -> None:
-        server = HttpServer()
-        port = server.bind("127.0.0.1", 0)
-        server.start(surroundings({name.replace("_", "."): value for name, value in settings.items()}))
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await use(port)
-        finally:
-            await server.stop()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def serving(**settings: str) -> AsyncIterator[int]:
+    """The port of a server."""
+    server = HttpServer()
+    port = server.bind("127.0.0.1", 0)
+    server.start(surroundings({name.replace("_", "."): value for name, value in settings.items()}))
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield port
+    finally:
+        await server.stop()
 
 
 async def said(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
@@ -53,10 +51,9 @@ async def asked(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /health/li"])
-def test_a_client_that_does_not_ask_is_let_go(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+async def test_a_client_that_does_not_ask_is_let_go(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     monkeypatch.setattr(connection_module, "HEAD_S_MAX", 0.1)
-
-    async def use(port: int) -> None:
+    async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begun)
         assert await reader.read() == b""
@@ -67,22 +64,18 @@ def test_a_client_that_does_not_ask_is_let_go(monkeypatch: pytest.MonkeyPatch, b
         writer.write(b"GET /")
         assert await reader.read() == b""
 
-    serving(use)
 
-
-def test_those_that_say_nothing_make_way_for_those_that_ask() -> None:
-    async def use(port: int) -> None:
+async def test_those_that_say_nothing_make_way_for_those_that_ask() -> None:
+    async with serving(tidelog_http_connections_max="8") as port:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
         assert (await asked(port, NOWHERE))[0] == 404
         assert await silent[0][0].read() == b"", "the oldest has made way"
         for _, writer in silent:
             writer.close()
 
-    serving(use, tidelog_http_connections_max="8")
 
-
-def test_more_than_there_are_places_for_get_an_answer_and_health_is_told_still() -> None:
-    async def use(port: int) -> None:
+async def test_more_than_there_are_places_for_get_an_answer_and_health_is_told_still() -> None:
+    async with serving(tidelog_http_connections_max="8") as port:
         busy = []
         for _ in range(8):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -99,24 +92,17 @@ def test_more_than_there_are_places_for_get_an_answer_and_health_is_told_still()
         while (await asked(port, NOWHERE))[0] != 404:
             await asyncio.sleep(0.01)
 
-    serving(use, tidelog_http_connections_max="8")
 
-
-def test_a_body_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "PIECE_S_MAX", 0.1)
-
-    async def use(port: int) -> None:
+    async with serving() as port:
         head = b"POST /consumers/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
         status, _, body = await asked(port, head)
         assert status == 408 and json.loads(body)["error_code"] == 408
 
-    serving(use)
 
-
-def test_what_is_not_http_is_refused_in_json() -> None:
-    async def use(port: int) -> None:
+async def test_what_is_not_http_is_refused_in_json() -> None:
+    async with serving() as port:
         for bad in (b"hello\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000):
             status, headers, body = await asked(port, bad)
             assert status == 400 and json.loads(body)["error_code"] == 400 and headers["x-request-id"]
-
-    serving(use)

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from tests.unit.metadata.cluster import NODE, Node
-from tidelog import testing
 from tidelog.metadata.doubts import ReplicaCondition
 from tidelog.metadata.in_sync_changes import InSyncChange, Joining
 from tidelog.metadata.records import Cause, PartitionRecord, put_partition
@@ -16,6 +15,8 @@ from tidelog.metadata.store import Compare, Operation, Unanswered
 from tidelog.metadata.topics.plans import TopicSpec
 from tidelog.metadata.unclean_restart import report
 from tidelog.types import NodeId, TopicPartition
+
+pytestmark = pytest.mark.simulated
 
 NAME, TWO = TopicPartition("a", 0), NodeId(2)
 
@@ -39,43 +40,39 @@ def in_sync(node: Node) -> tuple[NodeId, ...]:
     return partition.in_sync
 
 
-def test_a_retry_returns_only_when_what_was_stored_without_an_answer_is_applied() -> None:
-    async def scenario(random: Random) -> None:
-        node, change = await led_alone(random)
-        txn, applied = node.store.txn, asyncio.Event()
+async def test_a_retry_returns_only_when_what_was_stored_without_an_answer_is_applied(random: Random) -> None:
+    node, change = await led_alone(random)
+    txn, applied = node.store.txn, asyncio.Event()
 
-        async def unanswered(compare: list[Compare], then: list[Operation]) -> int | None:
-            await txn(compare, then)
-            raise Unanswered("no answer")
+    async def unanswered(compare: list[Compare], then: list[Operation]) -> int | None:
+        await txn(compare, then)
+        raise Unanswered("no answer")
 
-        node._following.cancel()
-        node.store.txn = unanswered  # type: ignore[assignment, method-assign]
+    node._following.cancel()
+    node.store.txn = unanswered  # type: ignore[assignment, method-assign]
 
-        async def slowly() -> None:
-            async for _ in node.controller.follow():
-                await applied.wait()
+    async def slowly() -> None:
+        async for _ in node.controller.follow():
+            await applied.wait()
 
-        following = asyncio.ensure_future(slowly())
-        with pytest.raises(Unanswered):
-            await node.controller.change_in_sync([change])
-        node.store.txn = txn  # type: ignore[method-assign]
-        again = asyncio.ensure_future(node.controller.change_in_sync([change]))
-        await asyncio.sleep(5)
-        assert not again.done() and in_sync(node) == (NODE,)
-        applied.set()
-        await again
-        assert in_sync(node) == (NODE, TWO)
-        following.cancel()
-
-    testing.run(scenario)
-
-
-def test_a_broker_that_restarted_in_doubt_does_not_slip_in_with_a_change_under_way() -> None:
-    async def scenario(random: Random) -> None:
-        node, change = await led_alone(random)
-        in_doubt = ReplicaCondition(Cause.DISK, lambda: (0, 0))
-        await report(node.store, TWO, lambda topic, partition: in_doubt, unclean=True, at_risk=True)
+    following = asyncio.ensure_future(slowly())
+    with pytest.raises(Unanswered):
         await node.controller.change_in_sync([change])
-        assert in_sync(node) == (NODE,)
+    node.store.txn = txn  # type: ignore[method-assign]
+    again = asyncio.ensure_future(node.controller.change_in_sync([change]))
+    await asyncio.sleep(5)
+    assert not again.done() and in_sync(node) == (NODE,)
+    applied.set()
+    await again
+    assert in_sync(node) == (NODE, TWO)
+    following.cancel()
 
-    testing.run(scenario)
+
+async def test_a_broker_that_restarted_in_doubt_does_not_slip_in_with_a_change_under_way(
+    random: Random,
+) -> None:
+    node, change = await led_alone(random)
+    in_doubt = ReplicaCondition(Cause.DISK, lambda: (0, 0))
+    await report(node.store, TWO, lambda topic, partition: in_doubt, unclean=True, at_risk=True)
+    await node.controller.change_in_sync([change])
+    assert in_sync(node) == (NODE,)

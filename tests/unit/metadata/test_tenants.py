@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.unit.metadata.cluster import Node
-from tidelog import errors, testing
+from tidelog import errors
 from tidelog.metadata.access_records import CredentialName
 from tidelog.metadata.changes import advance, read
 from tidelog.metadata.image import Image
@@ -18,6 +18,8 @@ from tidelog.metadata.topics.plans import NewPartitions, TopicPlan, TopicSpec
 from tidelog.net.scram import ScramCredential
 from tidelog.types import NodeId
 from tidelog.wire.client_quotas import QuotaEntity
+
+pytestmark = pytest.mark.simulated
 
 ACME = QuotaEntity(tenant="acme")
 
@@ -62,177 +64,149 @@ def test_values_that_no_tenant_can_have(key: str, value: float) -> None:
         check_value(key, value)
 
 
-def test_limits_bound_topics_and_partitions() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random, topics_max=3, partitions_max=6)
-        create = node.controller.create_topics
-        made = await create([TopicSpec("acme.a", 2), TopicSpec("acme.b", 5), TopicSpec("acme.c", 4)])
-        assert created(made) == ["acme.a", "PolicyViolation", "acme.c"]
-        assert "would have 7 partitions, and its limit partitions_max is 6" in str(made[1])
-        assert created(await create([TopicSpec("acmeX.a", 9), TopicSpec("acme", 9)])) == ["acmeX.a", "acme"]
-        grown = await node.controller.create_partitions([NewPartitions("acme.a", 3)])
-        assert created(grown) == ["PolicyViolation"]
-        await node.controller.access.alter_quotas(ACME, {"partitions_max": 7.0})
-        assert created(await node.controller.create_partitions([NewPartitions("acme.a", 3)])) == ["acme.a"]
-        await node.controller.access.alter_quotas(ACME, {"partitions_max": None})
-        assert created(await create([TopicSpec("acme.d", 1), TopicSpec("acme.e", 1)])) == [
-            "acme.d",
-            "PolicyViolation",
-        ]
-        await node.controller.delete_topics(["acme.c"])
-        assert created(await create([TopicSpec("acme.e", 1)])) == ["acme.e"]
-        assert topics_of(node.controller.image, "acme") == ["acme.a", "acme.d", "acme.e"]
-
-    testing.run(scenario)
+async def test_limits_bound_topics_and_partitions(random: Random) -> None:
+    node = await started(random, topics_max=3, partitions_max=6)
+    create = node.controller.create_topics
+    made = await create([TopicSpec("acme.a", 2), TopicSpec("acme.b", 5), TopicSpec("acme.c", 4)])
+    assert created(made) == ["acme.a", "PolicyViolation", "acme.c"]
+    assert "would have 7 partitions, and its limit partitions_max is 6" in str(made[1])
+    assert created(await create([TopicSpec("acmeX.a", 9), TopicSpec("acme", 9)])) == ["acmeX.a", "acme"]
+    grown = await node.controller.create_partitions([NewPartitions("acme.a", 3)])
+    assert created(grown) == ["PolicyViolation"]
+    await node.controller.access.alter_quotas(ACME, {"partitions_max": 7.0})
+    assert created(await node.controller.create_partitions([NewPartitions("acme.a", 3)])) == ["acme.a"]
+    await node.controller.access.alter_quotas(ACME, {"partitions_max": None})
+    assert created(await create([TopicSpec("acme.d", 1), TopicSpec("acme.e", 1)])) == [
+        "acme.d",
+        "PolicyViolation",
+    ]
+    await node.controller.delete_topics(["acme.c"])
+    assert created(await create([TopicSpec("acme.e", 1)])) == ["acme.e"]
+    assert topics_of(node.controller.image, "acme") == ["acme.a", "acme.d", "acme.e"]
 
 
-def test_creations_at_once_stay_within_the_limit() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random, partitions_max=5)
-        answers = await asyncio.gather(
-            *(node.controller.create_topics([TopicSpec(f"acme.t{number}", 1)]) for number in range(12)),
-            return_exceptions=True,
-        )
-        assert sum(isinstance(answer, list) and isinstance(answer[0], TopicPlan) for answer in answers) == 5
-        assert len(topics_of(node.controller.image, "acme")) == 5
-
-    testing.run(scenario)
+async def test_creations_at_once_stay_within_the_limit(random: Random) -> None:
+    node = await started(random, partitions_max=5)
+    answers = await asyncio.gather(
+        *(node.controller.create_topics([TopicSpec(f"acme.t{number}", 1)]) for number in range(12)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(answer, list) and isinstance(answer[0], TopicPlan) for answer in answers) == 5
+    assert len(topics_of(node.controller.image, "acme")) == 5
 
 
-def test_a_creation_that_another_broker_overtook_is_decided_again() -> None:
+async def test_a_creation_that_another_broker_overtook_is_decided_again(random: Random) -> None:
     """Two decisions on the same image, of topics with different names: the second one sees what the first has taken."""
-
-    async def scenario(random: Random) -> None:
-        node = await started(random, partitions_max=1)
-        image = node.controller.newest
-        first = node.controller._create([TopicSpec("acme.a", 1)], image)[1]
-        second = node.controller._create([TopicSpec("acme.b", 1)], image)[1]
-        assert await node.store.txn(first.compare, first.then) is not None
-        assert await node.store.txn(second.compare, second.then) is None
-
-    testing.run(scenario)
+    node = await started(random, partitions_max=1)
+    image = node.controller.newest
+    first = node.controller._create([TopicSpec("acme.a", 1)], image)[1]
+    second = node.controller._create([TopicSpec("acme.b", 1)], image)[1]
+    assert await node.store.txn(first.compare, first.then) is not None
+    assert await node.store.txn(second.compare, second.then) is None
 
 
-def test_ceilings_of_retention_bound_settings_and_defaults() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random, retention_ms_max=1000, retention_bytes_max=500)
-        controller = node.controller
-        made = await controller.create_topics(
-            [
-                TopicSpec("acme.a", 1),
-                TopicSpec("acme.b", 1, configs={"retention.ms": "1001"}),
-                TopicSpec("acme.c", 1, configs={"retention.ms": "-1"}),
-                TopicSpec("acme.d", 1, configs={"retention.bytes": "-1"}),
-                TopicSpec("acme.e", 1, configs={"retention.ms": "1000", "retention.bytes": "7"}),
-                TopicSpec("plain", 1, configs={"retention.ms": "-1"}),
-            ]
-        )
-        refused = "PolicyViolation"
-        assert created(made) == ["acme.a", refused, refused, refused, "acme.e", "plain"]
-        assert "has retention.ms of 1000 at most, not 1001" in str(made[1])
-        held = {name: controller.topic_config(name) for name in ("acme.a", "acme.e", "plain")}
-        assert [(one.retention_ms, one.retention_bytes) for one in held.values()] == [
-            (1000, 500),
-            (1000, 7),
-            (-1, -1),
+async def test_ceilings_of_retention_bound_settings_and_defaults(random: Random) -> None:
+    node = await started(random, retention_ms_max=1000, retention_bytes_max=500)
+    controller = node.controller
+    made = await controller.create_topics(
+        [
+            TopicSpec("acme.a", 1),
+            TopicSpec("acme.b", 1, configs={"retention.ms": "1001"}),
+            TopicSpec("acme.c", 1, configs={"retention.ms": "-1"}),
+            TopicSpec("acme.d", 1, configs={"retention.bytes": "-1"}),
+            TopicSpec("acme.e", 1, configs={"retention.ms": "1000", "retention.bytes": "7"}),
+            TopicSpec("plain", 1, configs={"retention.ms": "-1"}),
         ]
-        with pytest.raises(errors.PolicyViolation):
-            await controller.alter_topic_configs("acme.a", lambda _: {"retention.ms": "2000"})
-        await controller.alter_topic_configs("acme.a", lambda _: {"retention.ms": "900"})
-        before = len(node.updates)
-        await controller.access.alter_quotas(ACME, {"retention_ms_max": 100.0})
-        assert controller.topic_config("acme.e").retention_ms == 100
-        assert {name for update in node.updates[before:] for name in update.topic_configs} == {
-            "acme.a",
-            "acme.e",
-        }
-        # What was set before the limit stays as it is, and keeps nobody from changing something else.
-        await controller.alter_topic_configs("acme.e", lambda now: {**now, "segment.ms": "5000"})
-
-    testing.run(scenario)
-
-
-def test_what_tenants_store_is_told_by_broker() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random)
-        report = node.controller.access.report_usage
-        await report(NodeId(1), {"acme": 7})
-        await report(NodeId(2), {"acme": 8, "zeta": 1})
-        assert node.controller.image.tenant_usage == {1: {"acme": 7}, 2: {"acme": 8, "zeta": 1}}
-        await report(NodeId(1), {})
-        assert node.controller.image.tenant_usage == {2: {"acme": 8, "zeta": 1}}
-
-    testing.run(scenario)
+    )
+    refused = "PolicyViolation"
+    assert created(made) == ["acme.a", refused, refused, refused, "acme.e", "plain"]
+    assert "has retention.ms of 1000 at most, not 1001" in str(made[1])
+    held = {name: controller.topic_config(name) for name in ("acme.a", "acme.e", "plain")}
+    assert [(one.retention_ms, one.retention_bytes) for one in held.values()] == [
+        (1000, 500),
+        (1000, 7),
+        (-1, -1),
+    ]
+    with pytest.raises(errors.PolicyViolation):
+        await controller.alter_topic_configs("acme.a", lambda _: {"retention.ms": "2000"})
+    await controller.alter_topic_configs("acme.a", lambda _: {"retention.ms": "900"})
+    before = len(node.updates)
+    await controller.access.alter_quotas(ACME, {"retention_ms_max": 100.0})
+    assert controller.topic_config("acme.e").retention_ms == 100
+    assert {name for update in node.updates[before:] for name in update.topic_configs} == {
+        "acme.a",
+        "acme.e",
+    }
+    # What was set before the limit stays as it is, and keeps nobody from changing something else.
+    await controller.alter_topic_configs("acme.e", lambda now: {**now, "segment.ms": "5000"})
 
 
-def test_only_an_empty_tenant_ends() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random, topics_max=3)
-        access = node.controller.access
-        await node.controller.create_topics([TopicSpec("acme.a", 1)])
-        with pytest.raises(errors.PolicyViolation, match="it has 1 topics"):
-            await access.alter_quotas(ACME, {ENABLED: None})
-        await node.controller.delete_topics(["acme.a"])
-        credential = ScramCredential(b"s", 4096, b"k", b"v")
-        name = CredentialName("SCRAM-SHA-256", "acme/ann")
-        await access.alter_credentials({name: credential})
-        with pytest.raises(errors.PolicyViolation, match="it has 1 users"):
-            await access.alter_quotas(ACME, {ENABLED: None})
-        await access.alter_credentials({}, [name])
+async def test_what_tenants_store_is_told_by_broker(random: Random) -> None:
+    node = await started(random)
+    report = node.controller.access.report_usage
+    await report(NodeId(1), {"acme": 7})
+    await report(NodeId(2), {"acme": 8, "zeta": 1})
+    assert node.controller.image.tenant_usage == {1: {"acme": 7}, 2: {"acme": 8, "zeta": 1}}
+    await report(NodeId(1), {})
+    assert node.controller.image.tenant_usage == {2: {"acme": 8, "zeta": 1}}
+
+
+async def test_only_an_empty_tenant_ends(random: Random) -> None:
+    node = await started(random, topics_max=3)
+    access = node.controller.access
+    await node.controller.create_topics([TopicSpec("acme.a", 1)])
+    with pytest.raises(errors.PolicyViolation, match="it has 1 topics"):
         await access.alter_quotas(ACME, {ENABLED: None})
-        assert ACME not in node.controller.image.quotas and not node.controller.image.tenant_creations
-        with pytest.raises(errors.InvalidRequest, match="does not exist"):
-            await access.alter_quotas(ACME, {"topics_max": 1.0})
-        assert not (await node.store.range("tenants/")).entries
+    await node.controller.delete_topics(["acme.a"])
+    credential = ScramCredential(b"s", 4096, b"k", b"v")
+    name = CredentialName("SCRAM-SHA-256", "acme/ann")
+    await access.alter_credentials({name: credential})
+    with pytest.raises(errors.PolicyViolation, match="it has 1 users"):
+        await access.alter_quotas(ACME, {ENABLED: None})
+    await access.alter_credentials({}, [name])
+    await access.alter_quotas(ACME, {ENABLED: None})
+    assert ACME not in node.controller.image.quotas and not node.controller.image.tenant_creations
+    with pytest.raises(errors.InvalidRequest, match="does not exist"):
+        await access.alter_quotas(ACME, {"topics_max": 1.0})
+    assert not (await node.store.range("tenants/")).entries
 
-    testing.run(scenario)
 
-
-def test_a_principal_has_one_tenant_at_most() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random)
-        access, zeta = node.controller.access, QuotaEntity(tenant="zeta")
-        await access.alter_quotas(ACME, {"member:User:bob": 1.0})
-        with pytest.raises(errors.InvalidRequest, match="a member of another tenant"):
-            await access.alter_quotas(zeta, {ENABLED: 1.0, "member:User:bob": 1.0})
-        with pytest.raises(errors.InvalidRequest, match="a user of tenant 'acme' by name"):
-            await access.alter_quotas(zeta, {ENABLED: 1.0, "member:User:acme/eve": 1.0})
-        await access.alter_quotas(ACME, {"member:User:bob": None})
+async def test_a_principal_has_one_tenant_at_most(random: Random) -> None:
+    node = await started(random)
+    access, zeta = node.controller.access, QuotaEntity(tenant="zeta")
+    await access.alter_quotas(ACME, {"member:User:bob": 1.0})
+    with pytest.raises(errors.InvalidRequest, match="a member of another tenant"):
         await access.alter_quotas(zeta, {ENABLED: 1.0, "member:User:bob": 1.0})
-
-    testing.run(scenario)
-
-
-def test_a_collision_with_a_name_outside_is_not_told() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random)
-        made = await node.controller.create_topics(
-            [
-                TopicSpec("acme_a", 1),
-                TopicSpec("acme.a", 1),
-                TopicSpec("acme.b.c", 1),
-                TopicSpec("acme.b_c", 1),
-            ]
-        )
-        assert created(made) == ["acme_a", "acme.a", "acme.b.c", "InvalidTopicException"]
-
-    testing.run(scenario)
+    with pytest.raises(errors.InvalidRequest, match="a user of tenant 'acme' by name"):
+        await access.alter_quotas(zeta, {ENABLED: 1.0, "member:User:acme/eve": 1.0})
+    await access.alter_quotas(ACME, {"member:User:bob": None})
+    await access.alter_quotas(zeta, {ENABLED: 1.0, "member:User:bob": 1.0})
 
 
-def test_dead_letters_of_a_tenant_stay_within_it() -> None:
-    async def scenario(random: Random) -> None:
-        node = await started(random)
+async def test_a_collision_with_a_name_outside_is_not_told(random: Random) -> None:
+    node = await started(random)
+    made = await node.controller.create_topics(
+        [
+            TopicSpec("acme_a", 1),
+            TopicSpec("acme.a", 1),
+            TopicSpec("acme.b.c", 1),
+            TopicSpec("acme.b_c", 1),
+        ]
+    )
+    assert created(made) == ["acme_a", "acme.a", "acme.b.c", "InvalidTopicException"]
 
-        async def send_to(group: str, topic: str) -> None:
-            await node.controller.alter_group_configs(group, lambda _: {"share.dead.letter.topic": topic})
 
-        await send_to("acme.g", "acme.dead")
-        await send_to("g", "dead")
-        for topic in ("dead", "zeta.dead", "acme", "acmeX.dead"):
-            with pytest.raises(errors.InvalidConfig, match=r"begins with 'acme\.'"):
-                await send_to("acme.g", topic)
+async def test_dead_letters_of_a_tenant_stay_within_it(random: Random) -> None:
+    node = await started(random)
 
-    testing.run(scenario)
+    async def send_to(group: str, topic: str) -> None:
+        await node.controller.alter_group_configs(group, lambda _: {"share.dead.letter.topic": topic})
+
+    await send_to("acme.g", "acme.dead")
+    await send_to("g", "dead")
+    for topic in ("dead", "zeta.dead", "acme", "acmeX.dead"):
+        with pytest.raises(errors.InvalidConfig, match=r"begins with 'acme\.'"):
+            await send_to("acme.g", topic)
 
 
 def test_a_name_belongs_to_a_tenant_that_there_is() -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from tidelog.net.tls import TlsSocket
-from tidelog.testing import VirtualNetwork, run, seeds
+from tidelog.testing import VirtualNetwork, seeds
 
 pytest.importorskip("cryptography")
 from tests.conformance.certificates import make_certificates
+
+pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture(scope="module")
@@ -86,27 +88,22 @@ async def joined(random: Random, folder: Path, authority: str) -> tuple[TlsSocke
 
 
 @pytest.mark.parametrize("seed", seeds(10))
-def test_what_is_sent_arrives_both_ways_at_once(seed: int, certificates: Path) -> None:
-    async def scenario(random: Random) -> None:
-        client, server = await joined(random, certificates, "ca.pem")
-        sent, back = random.randbytes(150_000), random.randbytes(90_000)
-        received = await asyncio.gather(
-            send_all(client, sent),
-            send_all(server, back),
-            read_all(server, len(sent)),
-            read_all(client, len(back)),
-        )
-        assert received[2] == sent and received[3] == back
-        client.close()
-        assert await read_all(server, 1) == b""
-        server.close()
-
-    run(scenario, seed)
+async def test_what_is_sent_arrives_both_ways_at_once(random: Random, seed: int, certificates: Path) -> None:
+    client, server = await joined(random, certificates, "ca.pem")
+    sent, back = random.randbytes(150_000), random.randbytes(90_000)
+    received = await asyncio.gather(
+        send_all(client, sent),
+        send_all(server, back),
+        read_all(server, len(sent)),
+        read_all(client, len(back)),
+    )
+    assert received[2] == sent and received[3] == back
+    client.close()
+    assert await read_all(server, 1) == b""
+    server.close()
 
 
-def test_a_certificate_of_somebody_else_is_refused(certificates: Path) -> None:
-    async def scenario(random: Random) -> None:
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await joined(random, certificates, "other-ca.pem")
-
-    run(scenario, 1)
+@pytest.mark.simulated(seed=1)
+async def test_a_certificate_of_somebody_else_is_refused(random: Random, certificates: Path) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await joined(random, certificates, "other-ca.pem")

@@ -6,6 +6,8 @@ from random import Random
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
+
 from tidelog import errors, testing
 from tidelog.metadata.changes import Update
 from tidelog.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
@@ -13,6 +15,8 @@ from tidelog.metadata.in_sync_changes import InSyncChange
 from tidelog.metadata.records import Endpoint, Tail
 from tidelog.replication.in_sync import InSync
 from tidelog.types import NodeId, TopicPartition
+
+pytestmark = pytest.mark.simulated
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 NAME = TopicPartition("a", 0)
@@ -50,21 +54,20 @@ class AwayAtFirst:
         in_sync.learned(Update(before, self.image, ("a",), (), False, False, ()))
 
 
-def test_a_change_that_was_not_answered_does_not_stand_in_the_way_of_the_next_epochs() -> None:
-    async def scenario(random: Random) -> None:
-        metadata = AwayAtFirst()
-        in_sync = InSync(
-            ONE,
-            cast(Any, NoPartitions()),
-            metadata,
-            testing.VirtualClock(),
-            lag_ms_max=lambda: 3_000,
-            in_sync_min=lambda topic: 2,
-        )
-        metadata.becomes(in_sync, 0)
-        await asyncio.sleep(0.1)
-        metadata.becomes(in_sync, 2)  # another broker led meanwhile
-        await asyncio.sleep(5)
-        assert [change.leader_epoch for change in metadata.asked] == [0, 2]
-
-    testing.run(scenario)
+async def test_a_change_that_was_not_answered_does_not_stand_in_the_way_of_the_next_epochs(
+    random: Random,
+) -> None:
+    metadata = AwayAtFirst()
+    in_sync = InSync(
+        ONE,
+        cast(Any, NoPartitions()),
+        metadata,
+        testing.VirtualClock(),
+        lag_ms_max=lambda: 3_000,
+        in_sync_min=lambda topic: 2,
+    )
+    metadata.becomes(in_sync, 0)
+    await asyncio.sleep(0.1)
+    metadata.becomes(in_sync, 2)  # another broker led meanwhile
+    await asyncio.sleep(5)
+    assert [change.leader_epoch for change in metadata.asked] == [0, 2]

@@ -16,8 +16,10 @@ from tidelog.replication.pace import Pace
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.throttle import NO_LIMIT
 from tidelog.storage.dirs.log_dirs import LogDirs
-from tidelog.testing import VirtualDisk, run
+from tidelog.testing import VirtualDisk
 from tidelog.types import NodeId, Offset, TopicPartition
+
+pytestmark = pytest.mark.simulated
 
 HERE, THERE = NodeId(1), NodeId(2)
 
@@ -34,38 +36,32 @@ async def following(disks: list[VirtualDisk]) -> tuple[Partitions, LogDirs]:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_replica_that_follows_moves_while_it_follows(cut: bool) -> None:
-    async def scenario(random: Random) -> None:
-        partitions, dirs = await following(slow_disks(random))
-        replica = partitions.held_here(*ORDERS)
-        first = replica.log.folder
-        while replica.log.next < 60:
-            replica.replicate(memoryview(batch(replica.log.next)))
-        partitions.move(ORDERS, "/b")
-        while dirs.moves[ORDERS].lag > 10:
-            await asyncio.sleep(0.001)
-        if cut:
-            replica.truncate_to(Offset(30))
-        for _ in range(40):
-            replica.replicate(memoryview(batch(replica.log.next, epoch=1)))
-        while replica.log.folder == first:
-            await asyncio.sleep(0.001)
-        end = replica.log.end
-        replica.replicate(memoryview(batch(end, epoch=1)))
-        assert replica.log.folder == f"/b/{ORDERS.topic}-0"
-        assert offsets(replica.log) == list(range(end + 1))
-        assert list(replica.log.epochs) == [(0, 0), (1, 30 if cut else 60)]
-        await partitions.stop()
-
-    run(scenario)
+async def test_a_replica_that_follows_moves_while_it_follows(random: Random, cut: bool) -> None:
+    partitions, dirs = await following(slow_disks(random))
+    replica = partitions.held_here(*ORDERS)
+    first = replica.log.folder
+    while replica.log.next < 60:
+        replica.replicate(memoryview(batch(replica.log.next)))
+    partitions.move(ORDERS, "/b")
+    while dirs.moves[ORDERS].lag > 10:
+        await asyncio.sleep(0.001)
+    if cut:
+        replica.truncate_to(Offset(30))
+    for _ in range(40):
+        replica.replicate(memoryview(batch(replica.log.next, epoch=1)))
+    while replica.log.folder == first:
+        await asyncio.sleep(0.001)
+    end = replica.log.end
+    replica.replicate(memoryview(batch(end, epoch=1)))
+    assert replica.log.folder == f"/b/{ORDERS.topic}-0"
+    assert offsets(replica.log) == list(range(end + 1))
+    assert list(replica.log.epochs) == [(0, 0), (1, 30 if cut else 60)]
+    await partitions.stop()
 
 
-def test_what_this_broker_does_not_hold_does_not_move() -> None:
-    async def scenario(random: Random) -> None:
-        partitions, _ = await following([VirtualDisk(random) for _ in PATHS])
-        with pytest.raises(errors.UnknownTopicOrPartition):
-            partitions.move(TopicPartition(ORDERS.topic, 1), "/b")
-        with pytest.raises(errors.LogDirNotFound):
-            partitions.move(ORDERS, "/nowhere")
-
-    run(scenario)
+async def test_what_this_broker_does_not_hold_does_not_move(random: Random) -> None:
+    partitions, _ = await following([VirtualDisk(random) for _ in PATHS])
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        partitions.move(TopicPartition(ORDERS.topic, 1), "/b")
+    with pytest.raises(errors.LogDirNotFound):
+        partitions.move(ORDERS, "/nowhere")

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tidelog import errors, testing
+from tidelog import errors
 from tidelog.metadata import changes
 from tidelog.metadata.records import CONTROLLER, BrokerRecord, Endpoint, broker_key
 from tidelog.metadata.store import Put
@@ -16,6 +16,8 @@ from tidelog.net.requester import Requester, Unreachable
 from tidelog.replication.peer_liveness import PeerLiveness
 from tidelog.testing import VirtualMetadata
 from tidelog.types import NodeId
+
+pytestmark = pytest.mark.simulated
 
 ME, OTHER = NodeId(1), NodeId(2)
 
@@ -61,25 +63,20 @@ def silent() -> Exception:
 Act = Callable[[VirtualMetadata, Peers], Awaitable[None]]
 
 
-def watched(act: Act, first: Exception | None = None) -> set[str]:
+async def watched(random: Random, act: Act, first: Exception | None = None) -> set[str]:
     """The keys that are left."""
-    left: set[str] = set()
-
-    async def scenario(random: Random) -> None:
-        metadata, peers = VirtualMetadata(random), Peers()
-        peers.problem = first
-        store = metadata.connect("broker-1")
-        await _register(metadata, "one")
-        await metadata.connect("x").txn((), [Put(CONTROLLER, b"%d" % OTHER)])
-        liveness = PeerLiveness(ME, peers, store)
-        liveness.learned(changes.read(metadata.select("")))
-        await asyncio.sleep(5)
-        await act(metadata, peers)
-        await asyncio.sleep(5)
-        left.update(metadata.content())
-        await liveness.stop()
-
-    testing.run(scenario)
+    metadata, peers = VirtualMetadata(random), Peers()
+    peers.problem = first
+    store = metadata.connect("broker-1")
+    await _register(metadata, "one")
+    await metadata.connect("x").txn((), [Put(CONTROLLER, b"%d" % OTHER)])
+    liveness = PeerLiveness(ME, peers, store)
+    liveness.learned(changes.read(metadata.select("")))
+    await asyncio.sleep(5)
+    await act(metadata, peers)
+    await asyncio.sleep(5)
+    left = set(metadata.content())
+    await liveness.stop()
     return left
 
 
@@ -91,41 +88,43 @@ async def _register(metadata: VirtualMetadata, incarnation: str) -> None:
 BOTH = {broker_key(OTHER), CONTROLLER}
 
 
-def test_a_broker_whose_connection_breaks_and_whose_port_refuses_is_gone_and_controls_nothing() -> None:
+async def test_a_broker_whose_connection_breaks_and_whose_port_refuses_is_gone_and_controls_nothing(
+    random: Random,
+) -> None:
     async def dies(metadata: VirtualMetadata, peers: Peers) -> None:
         peers.problem = refused()
         peers.made[-1].close()
 
-    assert watched(dies) == set()
+    assert await watched(random, dies) == set()
 
 
-def test_a_connection_that_breaks_alone_says_nothing() -> None:
+async def test_a_connection_that_breaks_alone_says_nothing(random: Random) -> None:
     async def resets(metadata: VirtualMetadata, peers: Peers) -> None:
         peers.made[-1].close()
 
-    assert watched(resets) == BOTH
+    assert await watched(random, resets) == BOTH
 
 
 @pytest.mark.parametrize("problem", [silent(), errors.BrokerNotAvailable("it is not registered")])
-def test_a_broker_that_does_not_answer_keeps_its_place(problem: Exception) -> None:
+async def test_a_broker_that_does_not_answer_keeps_its_place(random: Random, problem: Exception) -> None:
     async def freezes(metadata: VirtualMetadata, peers: Peers) -> None:
         peers.problem = problem
         peers.made[-1].close()
 
-    assert watched(freezes) == BOTH
+    assert await watched(random, freezes) == BOTH
 
 
-def test_a_broker_that_was_never_reached_is_not_judged() -> None:
+async def test_a_broker_that_was_never_reached_is_not_judged(random: Random) -> None:
     async def nothing(metadata: VirtualMetadata, peers: Peers) -> None:
         assert not peers.made
 
-    assert watched(nothing, first=refused()) == BOTH
+    assert await watched(random, nothing, first=refused()) == BOTH
 
 
-def test_one_that_is_back_already_is_left_alone() -> None:
+async def test_one_that_is_back_already_is_left_alone(random: Random) -> None:
     async def comes_back(metadata: VirtualMetadata, peers: Peers) -> None:
         await _register(metadata, "two")
         peers.problem = refused()
         peers.made[-1].close()
 
-    assert watched(comes_back) == BOTH
+    assert await watched(random, comes_back) == BOTH

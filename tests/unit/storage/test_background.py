@@ -14,8 +14,10 @@ from tidelog.storage.background import IDLE_FILES_MS, OPENED_PER_TICK, Backgroun
 from tidelog.storage.dirs.log_dir import LogDir
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.files import OpenFiles
-from tidelog.testing import VirtualDisk, run
+from tidelog.testing import VirtualDisk
 from tidelog.types import TopicPartition
+
+pytestmark = pytest.mark.simulated
 
 TOPIC_ID = UUID(int=77)
 CONFIG = TopicConfig(segment_bytes=300, retention_ms=10_000, file_delete_delay_ms=2_000)
@@ -46,166 +48,140 @@ def name(n: int) -> TopicPartition:
     return TopicPartition("t", n)
 
 
-def test_old_segments_go_and_then_their_files() -> None:
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        broker = await Broker(disk).start()
-        log = broker.dirs.create(name(0), TOPIC_ID)
-        fill(log, 20)
-        broker.committed[name(0)] = 20
-        await broker.pass_ms(40_000)
-        assert (log.start, log.size) == (20, 0)
-        assert sum(each.endswith(".deleted") for each in disk.list(log.folder)) > 3
-        await broker.pass_ms(2_000)
-        assert not any(each.endswith(".deleted") for each in disk.list(log.folder))
-
-    run(scenario)
+async def test_old_segments_go_and_then_their_files(random: Random) -> None:
+    disk = VirtualDisk(random)
+    broker = await Broker(disk).start()
+    log = broker.dirs.create(name(0), TOPIC_ID)
+    fill(log, 20)
+    broker.committed[name(0)] = 20
+    await broker.pass_ms(40_000)
+    assert (log.start, log.size) == (20, 0)
+    assert sum(each.endswith(".deleted") for each in disk.list(log.folder)) > 3
+    await broker.pass_ms(2_000)
+    assert not any(each.endswith(".deleted") for each in disk.list(log.folder))
 
 
-def test_nothing_goes_that_is_not_committed() -> None:
-    async def scenario(random: Random) -> None:
-        broker = await Broker(VirtualDisk(random)).start()
-        log = broker.dirs.create(name(0), TOPIC_ID)
-        fill(log, 20)
-        broker.committed[name(0)] = 9
-        await broker.pass_ms(40_000)
-        assert 0 < log.start <= 9
-
-    run(scenario)
+async def test_nothing_goes_that_is_not_committed(random: Random) -> None:
+    broker = await Broker(VirtualDisk(random)).start()
+    log = broker.dirs.create(name(0), TOPIC_ID)
+    fill(log, 20)
+    broker.committed[name(0)] = 9
+    await broker.pass_ms(40_000)
+    assert 0 < log.start <= 9
 
 
-def test_logs_nobody_opens_are_looked_at_a_few_at_a_time_and_closed_again() -> None:
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        broker = await Broker(disk).start()
-        for n in range(50):
-            fill(broker.dirs.create(name(n), TOPIC_ID), 2 if n else 20)
-        for n in range(50):
-            broker.home.committed.offsets[name(n)] = 20
-        await broker.dirs.stop()
-        broker = await Broker(disk).start()
-        await broker.pass_ms(35_000)
-        opened = []
-        for _ in range(5):
-            await broker.pass_ms(1_000)
-            opened.append(len(broker.home.logs))
-        # What retention changed stays open for its sync at the stop; the others are closed again.
-        assert opened[0] <= OPENED_PER_TICK
-        assert all(log.start == log.end for log in broker.home.logs.values())
-        assert len(broker.files) < 200
-        operations = disk.operations
+async def test_logs_nobody_opens_are_looked_at_a_few_at_a_time_and_closed_again(random: Random) -> None:
+    disk = VirtualDisk(random)
+    broker = await Broker(disk).start()
+    for n in range(50):
+        fill(broker.dirs.create(name(n), TOPIC_ID), 2 if n else 20)
+    for n in range(50):
+        broker.home.committed.offsets[name(n)] = 20
+    await broker.dirs.stop()
+    broker = await Broker(disk).start()
+    await broker.pass_ms(35_000)
+    opened = []
+    for _ in range(5):
         await broker.pass_ms(1_000)
-        assert disk.operations == operations
-
-    run(scenario)
-
-
-def test_logs_that_cannot_be_too_old_yet_rest() -> None:
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        broker = await Broker(disk).start()
-        for n in range(5):
-            fill(broker.dirs.create(name(n), TOPIC_ID), 2, timestamp=NOW_MS + 10_000_000)
-        await broker.dirs.stop()
-        broker = await Broker(disk).start()
-        await broker.pass_ms(35_000)
-        await broker.pass_ms(1_000)
-        assert broker.home.logs == {}
-        assert broker.background._to_open == []
-        await broker.pass_ms(300_000)
-        assert broker.background._to_open == []
-        broker.config = TopicConfig(segment_bytes=300, retention_ms=1)
-        await broker.pass_ms(300_000)
-        assert len(broker.background._to_open) == 5
-
-    run(scenario)
+        opened.append(len(broker.home.logs))
+    # What retention changed stays open for its sync at the stop; the others are closed again.
+    assert opened[0] <= OPENED_PER_TICK
+    assert all(log.start == log.end for log in broker.home.logs.values())
+    assert len(broker.files) < 200
+    operations = disk.operations
+    await broker.pass_ms(1_000)
+    assert disk.operations == operations
 
 
-def test_checkpoints_are_written_now_and_then() -> None:
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        broker = await Broker(disk).start()
-        log = broker.dirs.create(name(0), TOPIC_ID)
-        fill(log, 20, timestamp=NOW_MS + 10_000_000)
-        broker.committed[name(0)] = 15
-        log.advance_start(3)
-        await broker.pass_ms(5_000)
-        assert b"\nt 0 15\n" in disk.read_file(f"/data/{checkpoints.COMMITTED}")
-        await broker.pass_ms(60_000)
-        sealed = log.segments.last.base
-        assert sealed > 0
-        assert b"\nt 0 %d\n" % sealed in disk.read_file(f"/data/{checkpoints.RECOVERY_POINTS}")
-        assert b"\nt 0 3\n" in disk.read_file(f"/data/{checkpoints.LOG_STARTS}")
-
-    run(scenario)
-
-
-def test_deleted_partitions_leave_the_disk() -> None:
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        broker = await Broker(disk).start()
-        fill(broker.dirs.create(name(0), TOPIC_ID), 20)
-        broker.dirs.delete(name(0))
-        await broker.pass_ms(1_000)
-        assert any("-delete" in each for each in disk.list("/data"))
-        await broker.pass_ms(1_000)
-        assert not any(each.startswith("t-0") for each in disk.list("/data"))
-
-    run(scenario)
+async def test_logs_that_cannot_be_too_old_yet_rest(random: Random) -> None:
+    disk = VirtualDisk(random)
+    broker = await Broker(disk).start()
+    for n in range(5):
+        fill(broker.dirs.create(name(n), TOPIC_ID), 2, timestamp=NOW_MS + 10_000_000)
+    await broker.dirs.stop()
+    broker = await Broker(disk).start()
+    await broker.pass_ms(35_000)
+    await broker.pass_ms(1_000)
+    assert broker.home.logs == {}
+    assert broker.background._to_open == []
+    await broker.pass_ms(300_000)
+    assert broker.background._to_open == []
+    broker.config = TopicConfig(segment_bytes=300, retention_ms=1)
+    await broker.pass_ms(300_000)
+    assert len(broker.background._to_open) == 5
 
 
-def test_many_partitions_are_deleted_with_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_checkpoints_are_written_now_and_then(random: Random) -> None:
+    disk = VirtualDisk(random)
+    broker = await Broker(disk).start()
+    log = broker.dirs.create(name(0), TOPIC_ID)
+    fill(log, 20, timestamp=NOW_MS + 10_000_000)
+    broker.committed[name(0)] = 15
+    log.advance_start(3)
+    await broker.pass_ms(5_000)
+    assert b"\nt 0 15\n" in disk.read_file(f"/data/{checkpoints.COMMITTED}")
+    await broker.pass_ms(60_000)
+    sealed = log.segments.last.base
+    assert sealed > 0
+    assert b"\nt 0 %d\n" % sealed in disk.read_file(f"/data/{checkpoints.RECOVERY_POINTS}")
+    assert b"\nt 0 3\n" in disk.read_file(f"/data/{checkpoints.LOG_STARTS}")
+
+
+async def test_deleted_partitions_leave_the_disk(random: Random) -> None:
+    disk = VirtualDisk(random)
+    broker = await Broker(disk).start()
+    fill(broker.dirs.create(name(0), TOPIC_ID), 20)
+    broker.dirs.delete(name(0))
+    await broker.pass_ms(1_000)
+    assert any("-delete" in each for each in disk.list("/data"))
+    await broker.pass_ms(1_000)
+    assert not any(each.startswith("t-0") for each in disk.list("/data"))
+
+
+async def test_many_partitions_are_deleted_with_one_sync(
+    random: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A topic of thousands went for many seconds in which nobody was answered."""
-
-    async def scenario(random: Random) -> None:
-        disk, synced, removed = VirtualDisk(random), [], []
-        broker = await Broker(disk).start()
-        for one in range(50):
-            broker.dirs.create(name(one), TOPIC_ID)
-        sync, remove = disk.sync_folder, disk.remove_folder
-        monkeypatch.setattr(disk, "sync_folder", lambda path: (synced.append(path), sync(path)))
-        monkeypatch.setattr(disk, "remove_folder", lambda path: (removed.append(len(synced)), remove(path)))
-        for one in range(50):
-            broker.dirs.delete(name(one))
-        broker.dirs.deleted()
-        broker.dirs.deleted()
-        assert synced == ["/data"]
-        await broker.pass_ms(2_000)
-        assert not any("t-" in each for each in disk.list("/data"))
-        assert removed == [1] * 50, "names are durable before bytes go"
-
-    run(scenario)
+    disk, synced, removed = VirtualDisk(random), [], []
+    broker = await Broker(disk).start()
+    for one in range(50):
+        broker.dirs.create(name(one), TOPIC_ID)
+    sync, remove = disk.sync_folder, disk.remove_folder
+    monkeypatch.setattr(disk, "sync_folder", lambda path: (synced.append(path), sync(path)))
+    monkeypatch.setattr(disk, "remove_folder", lambda path: (removed.append(len(synced)), remove(path)))
+    for one in range(50):
+        broker.dirs.delete(name(one))
+    broker.dirs.deleted()
+    broker.dirs.deleted()
+    assert synced == ["/data"]
+    await broker.pass_ms(2_000)
+    assert not any("t-" in each for each in disk.list("/data"))
+    assert removed == [1] * 50, "names are durable before bytes go"
 
 
-def test_producers_expire_and_idle_files_are_closed() -> None:
-    async def scenario(random: Random) -> None:
-        from tests.unit.storage.test_producers import header
+async def test_producers_expire_and_idle_files_are_closed(random: Random) -> None:
+    from tests.unit.storage.test_producers import header
 
-        broker = await Broker(VirtualDisk(random)).start()
-        log = broker.dirs.create(name(0), TOPIC_ID)
-        fill(log, 2, timestamp=NOW_MS + 10_000_000)
-        log.producers.appended(header(0), 0)
-        await broker.pass_ms(IDLE_FILES_MS)
-        await broker.pass_ms(IDLE_FILES_MS)
-        assert len(broker.files) == 0
-        await broker.pass_ms(90_000_000)
-        assert len(log.producers) == 0
-
-    run(scenario)
+    broker = await Broker(VirtualDisk(random)).start()
+    log = broker.dirs.create(name(0), TOPIC_ID)
+    fill(log, 2, timestamp=NOW_MS + 10_000_000)
+    log.producers.appended(header(0), 0)
+    await broker.pass_ms(IDLE_FILES_MS)
+    await broker.pass_ms(IDLE_FILES_MS)
+    assert len(broker.files) == 0
+    await broker.pass_ms(90_000_000)
+    assert len(log.producers) == 0
 
 
-def test_a_full_disk_is_no_reason_to_stop() -> None:
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        broker = await Broker(disk).start()
-        log = broker.dirs.create(name(0), TOPIC_ID)
-        fill(log, 20, timestamp=NOW_MS + 10_000_000)
-        broker.committed[name(0)] = 15
-        disk.limit_free(0)
-        await broker.pass_ms(60_000)
-        assert broker.home.problem is None
-        disk.limit_free(None)
-        await broker.pass_ms(60_000)
-        assert disk.exists(f"/data/{checkpoints.RECOVERY_POINTS}")
-
-    run(scenario)
+async def test_a_full_disk_is_no_reason_to_stop(random: Random) -> None:
+    disk = VirtualDisk(random)
+    broker = await Broker(disk).start()
+    log = broker.dirs.create(name(0), TOPIC_ID)
+    fill(log, 20, timestamp=NOW_MS + 10_000_000)
+    broker.committed[name(0)] = 15
+    disk.limit_free(0)
+    await broker.pass_ms(60_000)
+    assert broker.home.problem is None
+    disk.limit_free(None)
+    await broker.pass_ms(60_000)
+    assert disk.exists(f"/data/{checkpoints.RECOVERY_POINTS}")

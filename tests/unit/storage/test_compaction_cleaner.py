@@ -386,40 +386,33 @@ def test_an_unreadable_checkpoint_takes_the_directory_offline_and_not_the_broker
     assert it.volume.problem is not None
 
 
-def test_a_cancelled_round_leaves_no_files_behind() -> None:
-    async def scenario(steps: int) -> CompactedLog:
-        it = CompactedLog()
-        fill(it, 60, keys=40)
-        task = asyncio.ensure_future(it.cleaner.clean_dirtiest())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        return it
-
-    for steps in range(0, 60, 3):
-        it = asyncio.run(scenario(steps))
-        assert not any(name.endswith((".cleaned", ".swap")) for name in it.names())
-        assert it.latest() == {b"key-%d" % (n % 40): b"value %d" % n for n in range(20, 60)}
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+async def test_a_cancelled_round_leaves_no_files_behind(steps: int) -> None:
+    it = CompactedLog()
+    fill(it, 60, keys=40)
+    task = asyncio.ensure_future(it.cleaner.clean_dirtiest())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert not any(name.endswith((".cleaned", ".swap")) for name in it.names())
+    assert it.latest() == {b"key-%d" % (n % 40): b"value %d" % n for n in range(20, 60)}
 
 
-def test_the_background_task_cleans_and_waits() -> None:
-    async def scenario() -> None:
-        it = CompactedLog()
-        fill(it, 20)
-        it.cleaner.backoff_ms = 1
-        task = asyncio.ensure_future(it.cleaner.run())
-        while it.cleaner.counters.rounds < 1:
-            await asyncio.sleep(0)
-        fill(it, 20)
-        while it.cleaner.counters.rounds < 2:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        assert it.latest() == {b"key-%d" % (n % 3): b"value %d" % n for n in (17, 18, 19)}
-
-    asyncio.run(scenario())
+async def test_the_background_task_cleans_and_waits() -> None:
+    it = CompactedLog()
+    fill(it, 20)
+    it.cleaner.backoff_ms = 1
+    task = asyncio.ensure_future(it.cleaner.run())
+    while it.cleaner.counters.rounds < 1:
+        await asyncio.sleep(0)
+    fill(it, 20)
+    while it.cleaner.counters.rounds < 2:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert it.latest() == {b"key-%d" % (n % 3): b"value %d" % n for n in (17, 18, 19)}
 
 
 def test_the_dirtiest_log_comes_first() -> None:

@@ -53,107 +53,92 @@ async def collect(runner: Runner, job: Job) -> tuple[list[Rewritten], Progress]:
     raise AssertionError("a runner ends with its progress")
 
 
-def test_a_process_writes_the_same_files_as_the_disks_own_thread(disk: SystemDisk, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runner = ProcessRunner()
-        try:
-            there = await collect(runner, job_in(disk, tmp_path / "there"))
-            here = await collect(InlineRunner(disk), job_in(disk, tmp_path / "here"))
-            assert there == here == compact(disk, job_in(disk, tmp_path / "direct"))
-            for base in (0, 2, 4):
-                assert cleaned_data(disk, str(tmp_path / "there"), base) == cleaned_data(
-                    disk, str(tmp_path / "here"), base
-                )
-            found = values(cleaned_records(disk, str(tmp_path / "there"), there[0]))
-            assert sorted(found) == [1, 3, 4, 5]
-        finally:
-            await runner.close()
-
-    asyncio.run(scenario())
-
-
-def test_one_process_does_many_jobs_and_goes_when_there_are_none(disk: SystemDisk, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runner = ProcessRunner(idle_s=0.05)
-        pids = set()
-        for number in range(3):
-            await collect(runner, job_in(disk, tmp_path / str(number)))
-            pids.add(runner.pid)
-        assert len(pids) == 1
-        process = runner._process
-        assert process is not None
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-        assert runner.pid is None
-        await collect(runner, job_in(disk, tmp_path / "again"))
-        assert runner.pid not in pids
-        await runner.close()
-
-    asyncio.run(scenario())
-
-
-def test_jobs_of_several_directories_take_turns(disk: SystemDisk, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runner = ProcessRunner()
-        jobs = [job_in(disk, tmp_path / str(number)) for number in range(4)]
-        done = await asyncio.gather(*(collect(runner, job) for job in jobs))
-        assert [progress.end for _, progress in done] == [6, 6, 6, 6]
-        await runner.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_job_is_told_and_the_process_goes_on(disk: SystemDisk, tmp_path: Path) -> None:
-    async def scenario(runner: Runner) -> None:
-        damaged = job_in(disk, tmp_path / "damaged")
-        disk.open(str(tmp_path / "damaged" / "00000000000000000002.log")).write(b"\xff", 70)
-        with pytest.raises(CompactionFailed, match="damaged batch at offset 2") as caught:
-            await collect(runner, damaged)
-        assert caught.value.damaged
-        missing = job_in(disk, tmp_path / "missing")
-        disk.remove(str(tmp_path / "missing" / "00000000000000000004.log"))
-        with pytest.raises(CompactionFailed, match="No such file") as caught:
-            await collect(runner, missing)
-        assert not caught.value.damaged
-        assert (await collect(runner, job_in(disk, tmp_path / "good")))[1].end == 6
-        await runner.close()
-
-    asyncio.run(scenario(ProcessRunner()))
-    for name in ("damaged", "missing", "good"):
-        disk.remove_folder(str(tmp_path / name))
-    asyncio.run(scenario(InlineRunner(disk)))
-
-
-def test_a_killed_process_fails_its_job_and_the_next_one_gets_a_new_process(
+async def test_a_process_writes_the_same_files_as_the_disks_own_thread(
     disk: SystemDisk, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        runner = ProcessRunner()
-        await collect(runner, job_in(disk, tmp_path / "first"))
-        assert runner.pid is not None
-        os.kill(runner.pid, signal.SIGKILL)
-        with pytest.raises(CompactionFailed) as caught:
-            await collect(runner, job_in(disk, tmp_path / "second"))
-        assert not caught.value.damaged
-        assert (await collect(runner, job_in(disk, tmp_path / "third")))[1].end == 6
+    runner = ProcessRunner()
+    try:
+        there = await collect(runner, job_in(disk, tmp_path / "there"))
+        here = await collect(InlineRunner(disk), job_in(disk, tmp_path / "here"))
+        assert there == here == compact(disk, job_in(disk, tmp_path / "direct"))
+        for base in (0, 2, 4):
+            assert cleaned_data(disk, str(tmp_path / "there"), base) == cleaned_data(
+                disk, str(tmp_path / "here"), base
+            )
+        found = values(cleaned_records(disk, str(tmp_path / "there"), there[0]))
+        assert sorted(found) == [1, 3, 4, 5]
+    finally:
         await runner.close()
 
-    asyncio.run(scenario())
+
+async def test_one_process_does_many_jobs_and_goes_when_there_are_none(
+    disk: SystemDisk, tmp_path: Path
+) -> None:
+    runner = ProcessRunner(idle_s=0.05)
+    pids = set()
+    for number in range(3):
+        await collect(runner, job_in(disk, tmp_path / str(number)))
+        pids.add(runner.pid)
+    assert len(pids) == 1
+    process = runner._process
+    assert process is not None
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert runner.pid is None
+    await collect(runner, job_in(disk, tmp_path / "again"))
+    assert runner.pid not in pids
+    await runner.close()
 
 
-def test_giving_up_in_the_middle_ends_the_process(disk: SystemDisk, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runner = ProcessRunner()
-        answers: AsyncIterator[Rewritten | Progress] = runner.run(
-            job_in(disk, tmp_path / "long", segments=50)
-        )
-        assert isinstance(await anext(answers), Rewritten)
-        process = runner._process
-        assert process is not None
-        await answers.aclose()  # type: ignore[attr-defined]
-        assert process.returncode is not None
-        assert runner.pid is None
+async def test_jobs_of_several_directories_take_turns(disk: SystemDisk, tmp_path: Path) -> None:
+    runner = ProcessRunner()
+    jobs = [job_in(disk, tmp_path / str(number)) for number in range(4)]
+    done = await asyncio.gather(*(collect(runner, job) for job in jobs))
+    assert [progress.end for _, progress in done] == [6, 6, 6, 6]
+    await runner.close()
 
-    asyncio.run(scenario())
+
+@pytest.mark.parametrize("in_process", [True, False])
+async def test_a_failed_job_is_told_and_the_process_goes_on(
+    disk: SystemDisk, tmp_path: Path, in_process: bool
+) -> None:
+    runner: Runner = ProcessRunner() if in_process else InlineRunner(disk)
+    damaged = job_in(disk, tmp_path / "damaged")
+    disk.open(str(tmp_path / "damaged" / "00000000000000000002.log")).write(b"\xff", 70)
+    with pytest.raises(CompactionFailed, match="damaged batch at offset 2") as caught:
+        await collect(runner, damaged)
+    assert caught.value.damaged
+    missing = job_in(disk, tmp_path / "missing")
+    disk.remove(str(tmp_path / "missing" / "00000000000000000004.log"))
+    with pytest.raises(CompactionFailed, match="No such file") as caught:
+        await collect(runner, missing)
+    assert not caught.value.damaged
+    assert (await collect(runner, job_in(disk, tmp_path / "good")))[1].end == 6
+    await runner.close()
+
+
+async def test_a_killed_process_fails_its_job_and_the_next_one_gets_a_new_process(
+    disk: SystemDisk, tmp_path: Path
+) -> None:
+    runner = ProcessRunner()
+    await collect(runner, job_in(disk, tmp_path / "first"))
+    assert runner.pid is not None
+    os.kill(runner.pid, signal.SIGKILL)
+    with pytest.raises(CompactionFailed) as caught:
+        await collect(runner, job_in(disk, tmp_path / "second"))
+    assert not caught.value.damaged
+    assert (await collect(runner, job_in(disk, tmp_path / "third")))[1].end == 6
+    await runner.close()
+
+
+async def test_giving_up_in_the_middle_ends_the_process(disk: SystemDisk, tmp_path: Path) -> None:
+    runner = ProcessRunner()
+    answers: AsyncIterator[Rewritten | Progress] = runner.run(job_in(disk, tmp_path / "long", segments=50))
+    assert isinstance(await anext(answers), Rewritten)
+    process = runner._process
+    assert process is not None
+    await answers.aclose()  # type: ignore[attr-defined]
+    assert process.returncode is not None
+    assert runner.pid is None
 
 
 def test_a_worker_does_not_outlive_its_broker(tmp_path: Path) -> None:

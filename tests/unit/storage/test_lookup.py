@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from functools import partial
 
@@ -66,7 +65,7 @@ def test_the_newest_record_is_the_first_with_the_largest_time() -> None:
     assert log.max_timestamp() == (5, NOW_MS + 10, 0)
 
 
-def test_a_search_opens_compressed_batches_elsewhere_and_believes_headers_in_the_end() -> None:
+async def test_a_search_opens_compressed_batches_elsewhere_and_believes_headers_in_the_end() -> None:
     log = open_log(make_volume(), CONFIG)
     count = OPENED_MAX + 5
     for _ in range(count):
@@ -77,15 +76,11 @@ def test_a_search_opens_compressed_batches_elsewhere_and_believes_headers_in_the
         struct.pack_into(">q", made, 0, log.next)
         append(log, made)
     append(log, batch(log.next, timestamp=NOW_MS + 500))
-
-    async def scenario() -> None:
-        with pytest.raises(Unopened):
-            log.offset_for_time(NOW_MS, {})
-        found = await look_up(partial(log.offset_for_time, NOW_MS))
-        assert found == (0, NOW_MS, 0)
-        assert await look_up(log.max_timestamp) is None
-        assert log.offset_for_time(NOW_MS + 500) == (count, NOW_MS + 500, 0)
-        found = await look_up(partial(log.offset_for_time, NOW_MS + 500))
-        assert found == (OPENED_MAX, NOW_MS + 1_000, 0)
-
-    asyncio.run(scenario())
+    with pytest.raises(Unopened):
+        log.offset_for_time(NOW_MS, {})
+    found = await look_up(partial(log.offset_for_time, NOW_MS))
+    assert found == (0, NOW_MS, 0)
+    assert await look_up(log.max_timestamp) is None
+    assert log.offset_for_time(NOW_MS + 500) == (count, NOW_MS + 500, 0)
+    found = await look_up(partial(log.offset_for_time, NOW_MS + 500))
+    assert found == (OPENED_MAX, NOW_MS + 1_000, 0)

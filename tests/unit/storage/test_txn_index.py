@@ -24,8 +24,10 @@ from tidelog.storage.log import Log
 from tidelog.storage.recovery import Recovery
 from tidelog.storage.segments.segment_files import TXN_INDEX, stem
 from tidelog.storage.segments.txn_index import Aborted, TxnIndex, decode, sane
-from tidelog.testing import VirtualDisk, run
+from tidelog.testing import VirtualDisk
 from tidelog.types import Epoch, NodeId
+
+pytestmark = pytest.mark.simulated
 
 CONFIG = TopicConfig(segment_bytes=1 << 20, file_delete_delay_ms=0)
 NODE = NodeId(1)
@@ -262,44 +264,42 @@ def test_a_sealed_segment_has_all_entries_on_disk() -> None:
 
 @pytest.mark.parametrize("follows", [False, True])
 @pytest.mark.parametrize("pattern", ["*.txnindex", "*.log"])
-def test_a_full_disk_undoes_a_marker_whose_sync_was_waited_for(follows: bool, pattern: str) -> None:
+async def test_a_full_disk_undoes_a_marker_whose_sync_was_waited_for(
+    random: Random, follows: bool, pattern: str
+) -> None:
     config = replace(CONFIG, flush_messages=1)
-
-    async def scenario(random: Random) -> None:
-        disk = VirtualDisk(random)
-        leader = Writer(make_volume() if follows else make_volume(disk))
-        leader.write(1)
-        volume, log = leader.volume, leader.log
-        if follows:
-            volume, follower = a_follower(disk)
-            replicated(leader, follower)
-            log = follower.log
-        log.reconfigure(config)
-        disk.fail("write", pattern, errno.ENOSPC)
-        if follows:
+    disk = VirtualDisk(random)
+    leader = Writer(make_volume() if follows else make_volume(disk))
+    leader.write(1)
+    volume, log = leader.volume, leader.log
+    if follows:
+        volume, follower = a_follower(disk)
+        replicated(leader, follower)
+        log = follower.log
+    log.reconfigure(config)
+    disk.fail("write", pattern, errno.ENOSPC)
+    if follows:
+        leader.end(1, commit=False)
+        replicated(leader, follower)
+    else:
+        with suppress(KafkaStorageError):
             leader.end(1, commit=False)
+    if log.appender.durable is not None:
+        with suppress(KafkaStorageError):
+            await log.appender.durable
+    assert volume.problem is None
+    if log.end == 1:
+        assert (log.next, found(log), log.producers.first_unstable) == (1, [], 0)
+        if follows:
             replicated(leader, follower)
         else:
-            with suppress(KafkaStorageError):
-                leader.end(1, commit=False)
-        if log.appender.durable is not None:
-            with suppress(KafkaStorageError):
-                await log.appender.durable
-        assert volume.problem is None
-        if log.end == 1:
-            assert (log.next, found(log), log.producers.first_unstable) == (1, [], 0)
-            if follows:
-                replicated(leader, follower)
-            else:
-                leader.end(1, commit=False)
-            assert log.appender.durable is not None
-            await log.appender.durable
-        assert found(log) == [Aborted(1, 0, 1, 2)]
-        disk.crash(random)
-        Recovery(make_volume(disk), FOLDER, CONFIG, power_lost=True).run(0, 0)
-        assert found(Log.open(make_volume(disk), FOLDER, NAME, CONFIG)) == [Aborted(1, 0, 1, 2)]
-
-    run(scenario)
+            leader.end(1, commit=False)
+        assert log.appender.durable is not None
+        await log.appender.durable
+    assert found(log) == [Aborted(1, 0, 1, 2)]
+    disk.crash(random)
+    Recovery(make_volume(disk), FOLDER, CONFIG, power_lost=True).run(0, 0)
+    assert found(Log.open(make_volume(disk), FOLDER, NAME, CONFIG)) == [Aborted(1, 0, 1, 2)]
 
 
 def test_a_full_disk_leaves_neither_marker_nor_entry() -> None:

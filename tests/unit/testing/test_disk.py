@@ -25,19 +25,19 @@ def disk_with(folder: str = "/data") -> VirtualDisk:
     return disk
 
 
-def outcomes(scenario: Callable[[VirtualDisk], None]) -> set[tuple[tuple[str, bytes], ...]]:
+def outcomes(changes: Callable[[VirtualDisk], None]) -> set[tuple[tuple[str, bytes], ...]]:
     """Every state that some seed finds after a power loss."""
     outcomes = set()
     for seed in SEEDS:
         disk = disk_with()
-        scenario(disk)
+        changes(disk)
         disk.crash(Random(seed))
         outcomes.add(tuple(sorted(disk.files().items())))
     return outcomes
 
 
-def contents(scenario: Callable[[VirtualDisk], None]) -> set[bytes | None]:
-    return {dict(state).get("/data/a") for state in outcomes(scenario)}
+def contents(changes: Callable[[VirtualDisk], None]) -> set[bytes | None]:
+    return {dict(state).get("/data/a") for state in outcomes(changes)}
 
 
 def synced_file(disk: VirtualDisk, data: bytes) -> None:
@@ -52,31 +52,31 @@ def test_synced_bytes_under_a_synced_name_survive_every_power_loss() -> None:
 
 
 def test_a_synced_file_is_lost_with_its_unsynced_name() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         file = disk.open("/data/a", create=True)
         file.write(b"x", 0)
         file.sync()
 
-    assert contents(scenario) == {b"x", None}
+    assert contents(changes) == {b"x", None}
 
 
 def test_a_file_is_lost_with_the_unsynced_name_of_its_folder() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         disk.make_folder("/data/topic")
         file = disk.open("/data/topic/a", create=True)
         file.write(b"x", 0)
         file.sync()
         disk.sync_folder("/data/topic")
 
-    assert outcomes(scenario) == {(), (("/data/topic/a", b"x"),)}
+    assert outcomes(changes) == {(), (("/data/topic/a", b"x"),)}
 
 
 def test_unsynced_bytes_are_there_lost_or_torn() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         synced_file(disk, b"s" * 700)
         disk.open("/data/a").write(b"u" * 1500, 700)
 
-    outcomes = {data for data in contents(scenario) if data is not None}
+    outcomes = {data for data in contents(changes) if data is not None}
     assert all(data.startswith(b"s" * 700) for data in outcomes)
     whole, nothing = b"s" * 700 + b"u" * 1500, b"s" * 700
     assert {whole, nothing} <= outcomes
@@ -87,68 +87,68 @@ def test_unsynced_bytes_are_there_lost_or_torn() -> None:
 
 
 def test_a_later_write_can_survive_an_earlier_one_that_is_lost() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         synced_file(disk, b"")
         file = disk.open("/data/a")
         file.write(b"1" * 512, 0)
         file.write(b"2" * 512, 512)
 
-    assert bytes(512) + b"2" * 512 in contents(scenario)
+    assert bytes(512) + b"2" * 512 in contents(changes)
 
 
 def test_bytes_written_over_durable_ones_leave_the_old_or_the_new() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         synced_file(disk, b"o" * 1000)
         disk.open("/data/a").write(b"n" * 1500, 0)
 
-    outcomes = {data for data in contents(scenario) if data is not None}
+    outcomes = {data for data in contents(changes) if data is not None}
     assert all(set(data[:1000]) <= set(b"on") for data in outcomes)
     assert any(b"o" in data and b"n" in data for data in outcomes)
     assert any(data.endswith(b"\0") for data in outcomes)
 
 
 def test_a_lost_truncation_takes_later_writes_with_it() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         synced_file(disk, b"old" * 10)
         file = disk.open("/data/a")
         file.truncate(3)
         file.write(b"new", 3)
 
-    outcomes = contents(scenario)
+    outcomes = contents(changes)
     assert {b"old" * 10, b"old", b"oldnew"} <= outcomes
     assert not any(data and b"newold" in data for data in outcomes)
 
 
 def test_name_changes_of_a_folder_come_undone_from_the_last_one_on() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         for name in "abc":
             disk.open(f"/data/{name}", create=True)
         disk.rename("/data/a", "/data/z")
         disk.remove("/data/b")
 
-    names = {tuple(path[-1] for path, _ in state) for state in outcomes(scenario)}
+    names = {tuple(path[-1] for path, _ in state) for state in outcomes(changes)}
     expected = {(), ("a",), ("a", "b"), ("a", "b", "c"), ("b", "c", "z"), ("c", "z")}
     assert names == expected
 
 
 def test_a_file_renamed_across_folders_is_under_one_of_its_names() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         disk.make_folder("/data/new")
         disk.open("/data/a", create=True)
         disk.sync_folder("/data")
         disk.rename("/data/a", "/data/new/a")
 
-    assert outcomes(scenario) == {(("/data/a", b""),), (("/data/new/a", b""),)}
+    assert outcomes(changes) == {(("/data/a", b""),), (("/data/new/a", b""),)}
 
 
 def test_syncing_a_folder_keeps_a_rename_into_it_with_the_file() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         disk.make_folder("/data/new")
         disk.open("/data/a", create=True)
         disk.rename("/data/a", "/data/new/a")
         disk.sync_folder("/data/new")
 
-    assert outcomes(scenario) == {(("/data/new/a", b""),)}
+    assert outcomes(changes) == {(("/data/new/a", b""),)}
 
 
 def test_a_replaced_file_has_its_old_or_its_new_content_at_every_crash_point() -> None:
@@ -171,7 +171,7 @@ def test_a_replaced_file_has_its_old_or_its_new_content_at_every_crash_point() -
 
 
 def test_pages_of_a_mapped_file_survive_one_by_one() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         mapping = disk.map("/data/a", 3 * PAGE_BYTES)
         disk.sync_folder("/data")
         mapping.sync()
@@ -179,7 +179,7 @@ def test_pages_of_a_mapped_file_survive_one_by_one() -> None:
 
     pages = {
         tuple(data[at : at + PAGE_BYTES].count(b"m") for at in range(0, len(data), PAGE_BYTES))
-        for data in contents(scenario)
+        for data in contents(changes)
         if data is not None
     }
     assert {(0, 0, 0), (PAGE_BYTES,) * 3, (0, PAGE_BYTES, 0)} <= pages
@@ -187,14 +187,14 @@ def test_pages_of_a_mapped_file_survive_one_by_one() -> None:
 
 
 def test_a_synced_mapping_survives() -> None:
-    def scenario(disk: VirtualDisk) -> None:
+    def changes(disk: VirtualDisk) -> None:
         mapping = disk.map("/data/a", 16)
         mapping.view[:] = b"0123456789abcdef"
         mapping.sync()
         disk.sync_folder("/data")
         mapping.close()
 
-    assert contents(scenario) == {b"0123456789abcdef"}
+    assert contents(changes) == {b"0123456789abcdef"}
 
 
 def test_a_mapping_whose_file_was_resized_must_not_be_synced() -> None:
@@ -329,28 +329,27 @@ def test_bytes_whose_sync_failed_are_not_saved_by_the_next_sync() -> None:
     assert disk.read_file("/data/a") == b"\0\0\0\0kept"
 
 
-def test_work_begins_in_order_some_at_a_time_and_survives_its_waiter() -> None:
+async def order_of_work(random: Random) -> list[int]:
+    """The numbers of the pieces of work in the order of their ends; the wait for two of them is cancelled."""
     count = THREADS + 4
+    disk, done = VirtualDisk(random), list[int]()
+    disk.run_delay_s_max = 1
+    waits = [asyncio.ensure_future(disk.run(lambda i=i: done.append(i))) for i in range(count)]
+    await asyncio.sleep(0)
+    waits[0].cancel()
+    waits[-2].cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+    assert sorted(done) == [i for i in range(count) if i != count - 2], "what has begun is done"
+    with pytest.raises(ZeroDivisionError):
+        await disk.run(lambda: 1 // 0)
+    before = asyncio.get_running_loop().time()
+    assert await disk.run(lambda: "next") == "next"
+    assert 0 < asyncio.get_running_loop().time() - before < 2
+    return done
 
-    async def scenario(random: Random) -> None:
-        disk, done = VirtualDisk(random), list[int]()
-        disk.run_delay_s_max = 1
-        waits = [asyncio.ensure_future(disk.run(lambda i=i: done.append(i))) for i in range(count)]
-        await asyncio.sleep(0)
-        waits[0].cancel()
-        waits[-2].cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-        orders.add(tuple(done))
-        assert sorted(done) == [i for i in range(count) if i != count - 2], "what has begun is done"
-        with pytest.raises(ZeroDivisionError):
-            await disk.run(lambda: 1 // 0)
-        before = asyncio.get_running_loop().time()
-        assert await disk.run(lambda: "next") == "next"
-        assert 0 < asyncio.get_running_loop().time() - before < 2
 
-    orders: set[tuple[int, ...]] = set()
-    for seed in range(200):
-        run(scenario, seed)
+def test_work_begins_in_order_some_at_a_time_and_survives_its_waiter() -> None:
+    orders = [run(order_of_work, seed) for seed in range(200)]
     assert {order[0] for order in orders} == set(range(THREADS)), "fewer threads, or more"
 
 

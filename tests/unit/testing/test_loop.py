@@ -15,115 +15,94 @@ import pytest
 
 from tidelog.testing import Crashed, Process, Stuck, VirtualClock, VirtualLoop, rerun_command, run, seeds
 
+pytestmark = pytest.mark.simulated
 
-def test_a_day_of_sleep_takes_no_time() -> None:
-    async def scenario(random: Random) -> float:
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        await asyncio.sleep(86_400)
-        return loop.time() - before
 
-    started = time.monotonic()
-    assert run(scenario) == pytest.approx(86_400)
+async def test_a_day_of_sleep_takes_no_time() -> None:
+    loop, started = asyncio.get_running_loop(), time.monotonic()
+    before = loop.time()
+    await asyncio.sleep(86_400)
+    assert loop.time() - before == pytest.approx(86_400)
     assert time.monotonic() - started < 5
 
 
-def test_timers_fire_in_order_at_their_time() -> None:
-    async def scenario(random: Random) -> list[tuple[str, int]]:
-        clock, seen = VirtualClock(), list[tuple[str, int]]()
+async def test_timers_fire_in_order_at_their_time() -> None:
+    clock, seen = VirtualClock(), list[tuple[str, int]]()
 
-        async def note(name: str, delay_ms: int) -> None:
-            await asyncio.sleep(delay_ms / 1000)
-            seen.append((name, clock.monotonic_ms()))
+    async def note(name: str, delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+        seen.append((name, clock.monotonic_ms()))
 
-        await asyncio.gather(note("c", 1500), note("a", 1), note("b", 333))
-        return seen
-
-    assert run(scenario) == [("a", 1), ("b", 333), ("c", 1500)]
+    await asyncio.gather(note("c", 1500), note("a", 1), note("b", 333))
+    assert seen == [("a", 1), ("b", 333), ("c", 1500)]
 
 
-def test_timeouts_work_on_virtual_time() -> None:
-    async def scenario(random: Random) -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(30):
-                await asyncio.Event().wait()
-
-    run(scenario)
+async def test_timeouts_work_on_virtual_time(random: Random) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(30):
+            await asyncio.Event().wait()
 
 
-def test_advancing_runs_all_that_falls_due_and_nothing_more() -> None:
-    async def scenario(random: Random) -> None:
-        clock = VirtualClock()
+async def test_advancing_runs_all_that_falls_due_and_nothing_more(random: Random) -> None:
+    clock = VirtualClock()
 
-        async def work() -> str:
-            await asyncio.sleep(1.5)
-            for _ in range(10):
-                await asyncio.sleep(0)
-            return "done"
+    async def work() -> str:
+        await asyncio.sleep(1.5)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return "done"
 
-        first, second = asyncio.ensure_future(work()), asyncio.ensure_future(work())
-        await clock.advance_ms(1_499)
-        assert not first.done()
-        await clock.advance_ms(1)
-        assert first.done()
-        assert second.done()
-        third = asyncio.ensure_future(work())
-        await asyncio.sleep(0)
-        await clock.advance_ms(1_500)
-        assert third.done(), "what fell due at the same instant was left behind"
-
-    run(scenario)
+    first, second = asyncio.ensure_future(work()), asyncio.ensure_future(work())
+    await clock.advance_ms(1_499)
+    assert not first.done()
+    await clock.advance_ms(1)
+    assert first.done()
+    assert second.done()
+    third = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    await clock.advance_ms(1_500)
+    assert third.done(), "what fell due at the same instant was left behind"
 
 
-def test_a_scenario_that_waits_for_nothing_names_the_line_it_waits_at() -> None:
-    async def waits_for_ever() -> None:
-        await asyncio.Event().wait()
+async def wait_for_nothing() -> None:
+    await asyncio.Event().wait()
 
-    async def scenario(random: Random) -> None:
-        await waits_for_ever()
 
-    with pytest.raises(Stuck, match="waits_for_ever") as problem:
-        run(scenario)
+def test_a_run_that_waits_for_nothing_names_the_line_it_waits_at() -> None:
+    with pytest.raises(Stuck, match="wait_for_nothing") as problem:
+        run(lambda _: wait_for_nothing())
     assert "test_loop.py" in str(problem.value)
 
 
-def test_a_scenario_that_spins_without_time_is_stopped() -> None:
-    async def scenario(random: Random) -> None:
-        for _ in range(10_000_000):
-            await asyncio.sleep(0)
+async def spin() -> None:
+    for _ in range(10_000_000):
+        await asyncio.sleep(0)
 
+
+def test_a_run_that_spins_without_time_is_stopped() -> None:
     with pytest.raises(Stuck, match="no time has passed"):
-        run(scenario)
+        run(lambda _: spin())
 
 
-def test_executor_work_is_done_inline_and_its_failure_is_the_futures() -> None:
-    async def scenario(random: Random) -> None:
-        loop = asyncio.get_running_loop()
-        assert await loop.run_in_executor(None, lambda: 7) == 7
-        assert await asyncio.to_thread(lambda: 8) == 8
-        with pytest.raises(ZeroDivisionError):
-            await loop.run_in_executor(None, lambda: 1 // 0)
-
-    run(scenario)
+async def test_executor_work_is_done_inline_and_its_failure_is_the_futures(random: Random) -> None:
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, lambda: 7) == 7
+    assert await asyncio.to_thread(lambda: 8) == 8
+    with pytest.raises(ZeroDivisionError):
+        await loop.run_in_executor(None, lambda: 1 // 0)
 
 
-def test_a_real_file_descriptor_is_refused() -> None:
-    async def scenario(random: Random) -> None:
-        with pytest.raises(ValueError, match="not a socket of tidelog"):
-            asyncio.get_running_loop().add_reader(0, print)
-
-    run(scenario)
+async def test_a_real_file_descriptor_is_refused(random: Random) -> None:
+    with pytest.raises(ValueError, match="not a socket of tidelog"):
+        asyncio.get_running_loop().add_reader(0, print)
 
 
-def test_wall_time_jumps_and_monotonic_time_does_not() -> None:
-    async def scenario(random: Random) -> None:
-        clock, other = VirtualClock(start_ms=5_000), VirtualClock(start_ms=5_000)
-        await asyncio.sleep(1)
-        clock.jump_ms(-3_000)
-        assert (clock.now_ms(), clock.monotonic_ms()) == (3_000, 1_000)
-        assert other.now_ms() == 6_000
-
-    run(scenario)
+async def test_wall_time_jumps_and_monotonic_time_does_not(random: Random) -> None:
+    clock, other = VirtualClock(start_ms=5_000), VirtualClock(start_ms=5_000)
+    await asyncio.sleep(1)
+    clock.jump_ms(-3_000)
+    assert (clock.now_ms(), clock.monotonic_ms()) == (3_000, 1_000)
+    assert other.now_ms() == 6_000
 
 
 def test_a_clock_without_a_virtual_loop_moves_by_hand() -> None:
@@ -135,97 +114,92 @@ def test_a_clock_without_a_virtual_loop_moves_by_hand() -> None:
         asyncio.run(clock.advance_ms(1))
 
 
-def test_nothing_of_a_killed_process_runs_again() -> None:
-    async def scenario(random: Random) -> None:
-        ran: list[str] = []
-        process = Process("p")
+async def test_nothing_of_a_killed_process_runs_again(random: Random) -> None:
+    ran: list[str] = []
+    process = Process("p")
 
-        async def child() -> None:
-            try:
-                await asyncio.sleep(1)
-                ran.append("slept")
-            finally:
-                loop = asyncio.get_running_loop()
-                loop.call_soon(ran.append, "soon after death")
-                with pytest.raises(Crashed):
-                    loop.run_in_executor(None, ran.append, "work after death")
-                await asyncio.sleep(0)
-                ran.append("went on after death")
+    async def child() -> None:
+        try:
+            await asyncio.sleep(1)
+            ran.append("slept")
+        finally:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(ran.append, "soon after death")
+            with pytest.raises(Crashed):
+                loop.run_in_executor(None, ran.append, "work after death")
+            await asyncio.sleep(0)
+            ran.append("went on after death")
 
-        async def main() -> None:
-            asyncio.get_running_loop().call_later(1, ran.append, "timer")
-            asyncio.get_running_loop().call_soon(ran.append, "soon")
-            kept.append(asyncio.create_task(child()))
-            await asyncio.sleep(0.5)
-            process.kill()
-            asyncio.get_running_loop().call_soon(ran.append, "after death")
-            kept.append(asyncio.create_task(child()))
-            try:
-                await asyncio.sleep(0)
-            finally:
-                ran.append("thrown away")
+    async def main() -> None:
+        asyncio.get_running_loop().call_later(1, ran.append, "timer")
+        asyncio.get_running_loop().call_soon(ran.append, "soon")
+        kept.append(asyncio.create_task(child()))
+        await asyncio.sleep(0.5)
+        process.kill()
+        asyncio.get_running_loop().call_soon(ran.append, "after death")
+        kept.append(asyncio.create_task(child()))
+        try:
+            await asyncio.sleep(0)
+        finally:
+            ran.append("thrown away")
 
-        kept: list[asyncio.Task[None]] = [process.spawn(main())]
-        await asyncio.sleep(10)
-        assert ran == ["soon", "thrown away"]
-        kept.clear()
-        gc.collect()
-        assert ran == ["soon", "thrown away"]
-
-    run(scenario)
+    kept: list[asyncio.Task[None]] = [process.spawn(main())]
+    await asyncio.sleep(10)
+    assert ran == ["soon", "thrown away"]
+    kept.clear()
+    gc.collect()
+    assert ran == ["soon", "thrown away"]
 
 
-def test_whoever_waits_for_a_process_learns_that_it_died() -> None:
-    async def scenario(random: Random) -> None:
-        process = Process("p")
+async def test_whoever_waits_for_a_process_learns_that_it_died(random: Random) -> None:
+    process = Process("p")
 
-        async def quick() -> str:
-            return "result"
+    async def quick() -> str:
+        return "result"
 
-        async def fails() -> None:
-            raise KeyError("mine")
+    async def fails() -> None:
+        raise KeyError("mine")
 
-        assert await process.run(quick()) == "result"
-        with pytest.raises(KeyError):
-            await process.run(fails())
-        asyncio.get_running_loop().call_later(1, process.kill)
-        with pytest.raises(Crashed):
-            await process.run(asyncio.sleep(2))
-        with pytest.raises(Crashed):
-            await process.run(quick())
-
-    run(scenario)
+    assert await process.run(quick()) == "result"
+    with pytest.raises(KeyError):
+        await process.run(fails())
+    asyncio.get_running_loop().call_later(1, process.kill)
+    with pytest.raises(Crashed):
+        await process.run(asyncio.sleep(2))
+    with pytest.raises(Crashed):
+        await process.run(quick())
 
 
-def test_tasks_left_behind_are_cancelled_when_the_scenario_ends() -> None:
+async def leave_a_task(ended: list[str]) -> asyncio.Task[None]:
+    async def left_behind() -> None:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    task = asyncio.create_task(left_behind())
+    await asyncio.sleep(0)
+    return task
+
+
+def test_tasks_left_behind_are_cancelled_when_the_run_ends() -> None:
     ended: list[str] = []
-
-    async def scenario(random: Random) -> None:
-        async def left_behind() -> None:
-            try:
-                await asyncio.sleep(1_000)
-            except asyncio.CancelledError:
-                ended.append("cancelled")
-                raise
-
-        kept.append(asyncio.create_task(left_behind()))
-        await asyncio.sleep(0)
-
-    kept: list[asyncio.Task[None]] = []
-    run(scenario)
+    assert run(lambda _: leave_a_task(ended)).cancelled()
     assert ended == ["cancelled"]
 
 
-def test_a_failing_scenario_carries_its_seed_and_the_command_to_repeat_it() -> None:
-    async def scenario(random: Random) -> None:
-        assert random.random() < 0, "chance"
+async def fail(random: Random) -> None:
+    assert random.random() < 0, "chance"
 
+
+def test_a_failing_run_carries_its_seed_and_the_command_to_repeat_it() -> None:
     with pytest.raises(AssertionError) as problem:
-        run(scenario, seed=41)
+        run(fail, seed=41)
     note = " ".join(problem.value.__notes__)
     assert "TIDELOG_SEED=41 " in note
     assert " -m pytest " in note
-    assert "test_loop.py::test_a_failing_scenario_carries" in note
+    assert "test_loop.py::test_a_failing_run_carries" in note
 
 
 @pytest.mark.parametrize("seed", seeds(2))
@@ -257,7 +231,8 @@ def test_the_loop_is_chosen_like_any_other() -> None:
         runner.run(asyncio.sleep(3_600))
 
 
-def test_a_killed_process_that_waits_on_its_way_out_leaves_no_coroutine_behind(
+async def test_a_killed_process_that_waits_on_its_way_out_leaves_no_coroutine_behind(
+    random: Random,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a broker that is killed while it stops: each thing that it ends waits, and the next one is ended all the same."""
@@ -269,12 +244,9 @@ def test_a_killed_process_that_waits_on_its_way_out_leaves_no_coroutine_behind(
             for _ in range(3):
                 undo.push_async_callback(asyncio.sleep, 1)
 
-    async def scenario(random: Random) -> None:
-        process = Process("broker")
-        process.spawn(stop())
-        await asyncio.sleep(0.5)
-        process.kill()
-        gc.collect()
-
-    run(scenario)
+    process = Process("broker")
+    process.spawn(stop())
+    await asyncio.sleep(0.5)
+    process.kill()
+    gc.collect()
     assert not ignored

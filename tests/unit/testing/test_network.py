@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket as system
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -15,6 +15,8 @@ from tidelog.net.network import Socket
 from tidelog.testing import Process, VirtualLoop, VirtualNetwork, run
 from tidelog.testing.network import CONNECT_TIMEOUT_S
 from tidelog.testing.sockets import VirtualSocket
+
+pytestmark = pytest.mark.simulated
 
 
 async def readable(socket: VirtualSocket) -> None:
@@ -68,16 +70,21 @@ async def connected(network: VirtualNetwork) -> tuple[VirtualSocket, VirtualSock
     return near, far
 
 
-def scenario(test: Callable[[VirtualNetwork], Awaitable[None]]) -> Callable[[], None]:
-    def once_per_seed() -> None:
-        async def body(random: Random) -> None:
-            await test(VirtualNetwork(random))
+EACH_SEED = pytest.mark.parametrize("seed", range(5))
 
-        for seed in range(5):
-            run(body, seed)
 
-    once_per_seed.__name__ = test.__name__
-    return once_per_seed
+async def transferred(
+    random: Random, pieces: list[bytes], buffer_bytes: int, read_bytes: int
+) -> tuple[bytes, float]:
+    """The bytes that arrived, and the time that this took."""
+    network = VirtualNetwork(random)
+    network.buffer_bytes = buffer_bytes
+    near, far = await connected(network)
+    arriving = asyncio.ensure_future(receive_all(far, read_bytes))
+    for piece in pieces:
+        await send_all(near, piece)
+    near.close()
+    return await arriving, asyncio.get_running_loop().time()
 
 
 @settings(deadline=None, max_examples=50)
@@ -90,23 +97,17 @@ def scenario(test: Callable[[VirtualNetwork], Awaitable[None]]) -> Callable[[], 
 def test_what_arrives_is_what_was_sent_in_order_and_then_the_end(
     seed: int, pieces: list[bytes], buffer_bytes: int, read_bytes: int
 ) -> None:
-    async def body(random: Random) -> tuple[bytes, float]:
-        network = VirtualNetwork(random)
-        network.buffer_bytes = buffer_bytes
-        near, far = await connected(network)
-        arriving = asyncio.ensure_future(receive_all(far, read_bytes))
-        for piece in pieces:
-            await send_all(near, piece)
-        near.close()
-        return await arriving, asyncio.get_running_loop().time()
+    def transfer() -> tuple[bytes, float]:
+        return run(lambda random: transferred(random, pieces, buffer_bytes, read_bytes), seed)
 
-    first = run(body, seed)
+    first = transfer()
     assert first[0] == b"".join(pieces)
-    assert run(body, seed) == first, "the same seed took another course"
+    assert transfer() == first, "the same seed took another course"
 
 
-@scenario
-async def test_segments_are_cut_and_joined_anywhere(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_segments_are_cut_and_joined_anywhere(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     sent = [b"request-%d" % number for number in range(200)]
     arriving = asyncio.ensure_future(_pieces(far))
@@ -127,8 +128,9 @@ async def _pieces(socket: VirtualSocket) -> list[bytes]:
     return pieces
 
 
-@scenario
-async def test_a_sender_whose_peer_does_not_read_is_stopped(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_a_sender_whose_peer_does_not_read_is_stopped(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     network.buffer_bytes = 1000
     near, far = await connected(network)
     sent = 0
@@ -146,8 +148,9 @@ async def test_a_sender_whose_peer_does_not_read_is_stopped(network: VirtualNetw
     assert near.send(bytes(300)) > 0
 
 
-@scenario
-async def test_a_smaller_send_buffer_can_be_asked_for(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_a_smaller_send_buffer_can_be_asked_for(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, _ = await connected(network)
     near.setsockopt(system.SOL_SOCKET, system.SO_SNDBUF, 10)
     network.short_send_chance = 0
@@ -155,8 +158,9 @@ async def test_a_smaller_send_buffer_can_be_asked_for(network: VirtualNetwork) -
     assert near.sendmsg([]) == 0
 
 
-@scenario
-async def test_a_reset_breaks_both_ends(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_a_reset_breaks_both_ends(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     near.send(b"lost")
     assert network.reset("client") == 1
@@ -170,8 +174,9 @@ async def test_a_reset_breaks_both_ends(network: VirtualNetwork) -> None:
     assert network.reset() == 0
 
 
-@scenario
-async def test_closing_with_unread_bytes_resets_the_peer(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_closing_with_unread_bytes_resets_the_peer(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     near.send(b"never read")
     await readable(far)
@@ -180,8 +185,9 @@ async def test_closing_with_unread_bytes_resets_the_peer(network: VirtualNetwork
         await receive(near)
 
 
-@scenario
-async def test_sending_to_a_closed_peer_ends_in_a_reset(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_sending_to_a_closed_peer_ends_in_a_reset(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     far.close()
     assert await receive(near) == b""
@@ -191,8 +197,9 @@ async def test_sending_to_a_closed_peer_ends_in_a_reset(network: VirtualNetwork)
         near.send(b"x")
 
 
-@scenario
-async def test_a_cut_line_holds_bytes_back_until_it_is_healed(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_a_cut_line_holds_bytes_back_until_it_is_healed(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     network.cut("client", "server", one_way=True)
     await send_all(near, b"held back")
@@ -204,8 +211,9 @@ async def test_a_cut_line_holds_bytes_back_until_it_is_healed(network: VirtualNe
     assert await receive_all(far) == b"held back"
 
 
-@scenario
-async def test_one_way_means_one_way(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_one_way_means_one_way(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     network.cut("client", "server", one_way=True)
     far.send(b"passes")
@@ -220,46 +228,46 @@ async def test_one_way_means_one_way(network: VirtualNetwork) -> None:
             end.recv_into(bytearray(1 << 20))
 
 
+async def order_of_service(random: Random) -> str:
+    """The names of two sockets that are ready together, in the order in which the loop serves them."""
+    network, served = VirtualNetwork(random), list[str]()
+    (near, far), (other_near, other_far) = await connected(network), await connected(network)
+    near.send(b"x")
+    other_near.send(b"x")
+    await asyncio.sleep(1)
+    loop = asyncio.get_running_loop()
+    for name, socket in (("a", far), ("b", other_far)):
+        loop.add_reader(
+            socket.fileno(), lambda n=name, s=socket: served.append(n) or s.recv_into(bytearray(9))
+        )
+    await asyncio.sleep(1)
+    for socket in (far, other_far):
+        loop.remove_reader(socket.fileno())
+    return "".join(served)
+
+
 def test_sockets_that_are_ready_together_are_served_in_any_order() -> None:
-    async def body(random: Random) -> str:
-        network, served = VirtualNetwork(random), list[str]()
-        (near, far), (other_near, other_far) = await connected(network), await connected(network)
-        near.send(b"x")
-        other_near.send(b"x")
-        await asyncio.sleep(1)
-        loop = asyncio.get_running_loop()
-        for name, socket in (("a", far), ("b", other_far)):
-            loop.add_reader(
-                socket.fileno(), lambda n=name, s=socket: served.append(n) or s.recv_into(bytearray(9))
-            )
-        await asyncio.sleep(1)
-        for socket in (far, other_far):
-            loop.remove_reader(socket.fileno())
-        return "".join(served)
-
-    assert {run(body, seed) for seed in range(20)} == {"ab", "ba"}
+    assert {run(order_of_service, seed) for seed in range(20)} == {"ab", "ba"}
 
 
-def test_bytes_sent_by_a_process_arrive_after_its_death() -> None:
-    async def body(random: Random) -> None:
-        network = VirtualNetwork(random)
-        near, far = await connected(network)
-        process = Process("sender")
+@EACH_SEED
+async def test_bytes_sent_by_a_process_arrive_after_its_death(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
+    near, far = await connected(network)
+    process = Process("sender")
 
-        async def send_and_die() -> None:
-            await send_all(far, b"last words")
-            process.kill()
-            network.host("server").kill_process()
+    async def send_and_die() -> None:
+        await send_all(far, b"last words")
+        process.kill()
+        network.host("server").kill_process()
 
-        process.spawn(send_and_die())
-        assert await receive_all(near) == b"last words"
-
-    for seed in range(5):
-        run(body, seed)
+    process.spawn(send_and_die())
+    assert await receive_all(near) == b"last words"
 
 
-@scenario
-async def test_connecting_fails_as_it_does_on_a_real_network(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_connecting_fails_as_it_does_on_a_real_network(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     client = network.host("client")
     with pytest.raises(ConnectionRefusedError, match="no host is called nobody"):
         await client.connect("nobody", 1)
@@ -273,8 +281,9 @@ async def test_connecting_fails_as_it_does_on_a_real_network(network: VirtualNet
     assert asyncio.get_running_loop().time() - before == pytest.approx(CONNECT_TIMEOUT_S)
 
 
-@scenario
-async def test_a_connection_attempt_goes_on_when_the_line_is_healed(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_a_connection_attempt_goes_on_when_the_line_is_healed(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     network.host("server").listen("", 9)
     network.cut("client", "server")
     attempt = asyncio.ensure_future(network.host("client").connect("server", 9))
@@ -284,8 +293,9 @@ async def test_a_connection_attempt_goes_on_when_the_line_is_healed(network: Vir
     (await attempt).close()
 
 
-@scenario
-async def test_the_network_itself_is_the_view_of_localhost(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_the_network_itself_is_the_view_of_localhost(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     listener = network.listen("127.0.0.1", 0)
     near: Socket = await network.connect("localhost", listener.getsockname()[1])
     far, address = listener.accept()
@@ -298,8 +308,11 @@ async def test_the_network_itself_is_the_view_of_localhost(network: VirtualNetwo
         network.host("other").listen("localhost.localdomain", 1)
 
 
-@scenario
-async def test_a_killed_process_leaves_its_sent_bytes_and_closed_connections(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_a_killed_process_leaves_its_sent_bytes_and_closed_connections(
+    random: Random, seed: int
+) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     await send_all(far, b"last words")
     waiting = await network.host("client").connect("server", 9)
@@ -313,10 +326,11 @@ async def test_a_killed_process_leaves_its_sent_bytes_and_closed_connections(net
         far.send(b"x")
 
 
-@scenario
+@EACH_SEED
 async def test_a_machine_without_power_says_nothing_and_resets_old_peers_once_it_is_back(
-    network: VirtualNetwork,
+    random: Random, seed: int
 ) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     network.latency_s = (0.1, 0.1)
     far.send(b"in flight")
@@ -333,8 +347,9 @@ async def test_a_machine_without_power_says_nothing_and_resets_old_peers_once_it
         await receive(near)
 
 
-@scenario
-async def test_closing_a_watched_socket_is_an_error(network: VirtualNetwork) -> None:
+@EACH_SEED
+async def test_closing_a_watched_socket_is_an_error(random: Random, seed: int) -> None:
+    network = VirtualNetwork(random)
     near, far = await connected(network)
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
@@ -346,9 +361,10 @@ async def test_closing_a_watched_socket_is_an_error(network: VirtualNetwork) -> 
     far.close()
 
 
-def test_a_network_needs_the_virtual_loop() -> None:
-    async def body() -> None:
-        VirtualNetwork()
+async def make_network() -> None:
+    VirtualNetwork()
 
+
+def test_a_network_needs_the_virtual_loop() -> None:
     with pytest.raises(RuntimeError, match=r"tidelog\.testing\.run"):
-        asyncio.run(body())
+        asyncio.run(make_network())

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @click.command(
     help=command_help(
-        "Show which records of a partition on this machine are damaged, and with --execute give them up: an empty batch "
-        "takes their place, which every client steps over; the damaged bytes are kept beside it in files that end in "
-        ".rotten.  For a partition whose other replicas cannot help: a cluster repairs by itself what it can.  Stop the "
-        "broker first.  The exit code is 1 when something is damaged and stays so.",
+        "Show the damaged records of a partition on this machine.  With --execute, replace them by an empty batch, which "
+        "every client skips, and keep the damaged bytes in files that end in .rotten.  Use this command only if no other "
+        "replica has the records; otherwise the cluster repairs the partition.  Stop the broker first.  The exit code is "
+        "1 when damaged records remain.",
         """
 tidelog log repair data/orders-0
 tidelog log repair data/orders-0 --execute

@@ -52,10 +52,10 @@ partitions.add_command(recover)
 
 @partitions.command(
     help=command_help(
-        "Move partitions to other brokers.  Without --execute, --verify or --cancel, only shows the plan.  "
+        "Move partitions to other brokers.  Without --execute, --verify or --cancel, the command only shows the plan.  "
         "--balance evens out the numbers of replicas and leaders over all brokers, smallest partitions first; --brokers "
-        "does so with those named, and leaves nothing elsewhere; --remove-broker moves what one broker has and nothing "
-        "else; --plan takes what --generate --json printed, or a file of Kafka's own tool.",
+        "moves all replicas to the given brokers and balances them there; --remove-broker moves only the replicas of that "
+        "broker; --plan reads a plan that --generate --json printed, or a file of kafka-reassign-partitions.",
         """
 tidelog partitions reassign --balance
 tidelog partitions reassign --topic orders --brokers 1,2,3 --json

@@ -29,9 +29,9 @@ def _elected(_: click.Context, __: click.Parameter, text: str | None) -> int | s
 
 @click.command(
     help=command_help(
-        "Partitions without a leader: what each replica has, and what electing it would lose.  Changes nothing without "
-        "--elect and --execute.  A broker that is not running may have records that no other broker has: bringing it "
-        "back loses nothing, and is better than any election.",
+        "Show the replicas of partitions without a leader, and the records that electing each replica would lose.  "
+        "Without --elect and --execute, the command changes nothing.  A broker that is not running may have records that "
+        "no other broker has: start this broker rather than elect another one.",
         """
 tidelog partitions recover
 tidelog partitions recover --topic orders --partition 2

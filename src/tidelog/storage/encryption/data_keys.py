@@ -83,7 +83,7 @@ class DataKeys:
     def current(self, name: str) -> DataKey:
         """The one to encrypt new files with."""
         newest = self._newest.get(name)
-        for key in reversed(self.keys.values()):
+        for key in reversed(list(self.keys.values())):
             if key.key_name == name and key.version == newest and key.plain is not None:
                 return key
         why = self._wanted.setdefault(name, "it is asked for now")
@@ -100,7 +100,7 @@ class DataKeys:
     @property
     def wanting(self) -> bool:
         """Something waits for `refresh`."""
-        return bool(self._wanted) or any(key.plain is None for key in self.keys.values())
+        return bool(self._wanted) or any(key.plain is None for key in list(self.keys.values()))
 
     # Blocking
 
@@ -177,7 +177,7 @@ class DataKeys:
         return key
 
     def of(self, name: str) -> list[DataKey]:
-        return [key for key in self.keys.values() if key.key_name == name]
+        return [key for key in list(self.keys.values()) if key.key_name == name]
 
     def _gone(self, name: str, problem: str) -> None:
         self._newest.pop(name, None)

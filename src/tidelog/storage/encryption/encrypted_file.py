@@ -21,7 +21,7 @@ from tidelog.storage.encryption.frame_map import FrameMap, block_start
 
 _SESSION_BYTES = 12
 _FRAMES_SPARE = 1 << 28  # more than a write can need
-_CACHED_READ_MAX = 4 * WINDOW
+_CACHED_READ_MAX = 2 * WINDOW
 _FILL = b"\xff"  # of what is left of a place: zeros would say that the block ends there
 
 
@@ -149,16 +149,20 @@ class EncryptedFile:
         first, last = start // WINDOW, (stop - 1) // WINDOW
         if first == last:
             base = first * WINDOW
-            return self._window(first, stop)[start - base : stop - base]
+            return bytes(memoryview(self._window(first, stop))[start - base : stop - base])
         pieces = [self._window(number, min(stop, (number + 1) * WINDOW)) for number in range(first, last + 1)]
         return b"".join(pieces)[start - first * WINDOW : stop - first * WINDOW]
 
-    def _window(self, number: int, stop: int) -> bytes:
+    def _window(self, number: int, stop: int) -> bytearray:
         """From the start of the window to `stop` at least."""
         base = number * WINDOW
         data = self._cache.get(self._number, number)
         if base + len(data) < stop:
-            data += bytes(self._map.read(base + len(data), min(base + WINDOW, self._map.end)))
+            more = self._map.read(base + len(data), min(base + WINDOW, self._map.end))
+            if data and not self._map.rotten:
+                data += more
+            else:
+                data = data + more if data else more
             if self._map.rotten:
                 self.found_rotten = True
             else:
@@ -167,9 +171,20 @@ class EncryptedFile:
 
     def send(self, socket: Any, position: int, size: int) -> int:
         """As much as one window has: what the socket does not take is in the cache for the next call."""
-        size = min(size, WINDOW - position % WINDOW)
-        sent: int = socket.send(self.read(size, position))
-        return sent
+        number, at = divmod(position, WINDOW)
+        size = min(size, WINDOW - at)
+        with self._lock:
+            self.check()
+            self._find()
+            if position + size > self._map.end:
+                sent: int = socket.send(self.read(size, position))
+            else:
+                with (
+                    memoryview(self._window(number, position + size)) as window,
+                    window[at : at + size] as part,
+                ):
+                    sent = socket.send(part)
+            return sent
 
     # Writing
 
@@ -211,7 +226,8 @@ class EncryptedFile:
         if at and at + len(view) <= WINDOW:
             known = self._cache.get(self._number, number)
             if len(known) == at:
-                self._cache.put(self._number, number, known + bytes(view))
+                known += view
+                self._cache.put(self._number, number, known)
 
     def _session(self) -> FrameSealer:
         if self._sealer is None or self._sealer.frames_left < _FRAMES_SPARE:

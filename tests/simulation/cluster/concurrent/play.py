@@ -245,14 +245,15 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
-    async def scenario(random: Random) -> Play:
-        played = Play(random, profile)
-        try:
-            await played.run()
-        except BaseException as problem:
-            problem.add_note(str(played))
-            raise
-        return played
+async def played(random: Random, profile: Profile) -> Play:
+    play = Play(random, profile)
+    try:
+        await play.run()
+    except BaseException as problem:
+        problem.add_note(str(play))
+        raise
+    return play
 
-    return run(scenario, seed)
+
+def play(seed: int, profile: Profile = Profile()) -> Play:  # noqa: B008 - immutable
+    return run(lambda random: played(random, profile), seed)

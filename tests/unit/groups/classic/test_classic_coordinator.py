@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from tidelog.groups.offsets.commits import OffsetCommit, OffsetCommitter
 from tidelog.groups.offsets.committed import NO_TOPIC_ID
 from tidelog.groups.offsets.coordinator import OffsetCoordinator
 from tidelog.replication.partition import Ending
-from tidelog.testing import run
 from tidelog.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from tidelog.wire.messages.consumer_protocol_assignment import TopicPartition as Assigned
 from tidelog.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -26,6 +26,8 @@ from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.wire.messages.leave_group import MemberIdentity
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+pytestmark = pytest.mark.simulated(seed=1)
 
 GROUP = "group"
 SESSION_MS = 10_000
@@ -90,13 +92,11 @@ class Member:
         return self
 
 
-def scenario(test: Callable[[Node], Awaitable[None]], **settings: str) -> None:
-    async def main(_: Any) -> None:
-        node = await Node(**{**SETTINGS, **settings}).start()
-        await test(node)
-        await node.crash()
-
-    run(main, seed=1)
+@asynccontextmanager
+async def started_node(**settings: str) -> AsyncIterator[Node]:
+    node = await Node(**{**SETTINGS, **settings}).start()
+    yield node
+    await node.crash()
 
 
 def elapsed_since(start: float) -> float:
@@ -112,8 +112,8 @@ def group_of(node: Node) -> ClassicGroup:
 # Heartbeats
 
 
-def test_a_held_heartbeat_is_answered_when_a_rebalance_begins() -> None:
-    async def test(node: Node) -> None:
+async def test_a_held_heartbeat_is_answered_when_a_rebalance_begins() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         beat = asyncio.ensure_future(first.heartbeat())
         await asyncio.sleep(1)
@@ -124,11 +124,9 @@ def test_a_held_heartbeat_is_answered_when_a_rebalance_begins() -> None:
         assert elapsed_since(start) < 0.1
         joining.cancel()
 
-    scenario(test)
 
-
-def test_a_hold_ends_long_before_the_session() -> None:
-    async def test(node: Node) -> None:
+async def test_a_hold_ends_long_before_the_session() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         # A second one of the same member ends the first.
         beats = [asyncio.ensure_future(first.heartbeat()) for _ in range(2)]
@@ -139,14 +137,12 @@ def test_a_hold_ends_long_before_the_session() -> None:
         assert await first.heartbeat() == errors.NONE
         assert 2.4 < elapsed_since(start) < 2.6
 
-    scenario(test)
-
 
 @pytest.mark.parametrize(("interval_s", "held_s"), [(0.4, 0.4), (3, 2.5)])
-def test_no_heartbeat_is_held_longer_than_its_client_waits_between_two(
+async def test_no_heartbeat_is_held_longer_than_its_client_waits_between_two(
     interval_s: float, held_s: float
 ) -> None:
-    async def test(node: Node) -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         loop, held = asyncio.get_running_loop(), []
         for _ in range(6):
@@ -157,32 +153,26 @@ def test_no_heartbeat_is_held_longer_than_its_client_waits_between_two(
         assert held[0] == pytest.approx(2.5, abs=0.1)
         assert held[2:] == pytest.approx([held_s] * 4, abs=0.1)
 
-    scenario(test)
 
-
-def test_a_heartbeat_that_would_hold_somebody_up_is_answered_at_once() -> None:
-    async def test(node: Node) -> None:
+async def test_a_heartbeat_that_would_hold_somebody_up_is_answered_at_once() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         first.hold = no
         start = asyncio.get_running_loop().time()
         assert await first.heartbeat() == errors.NONE
         assert elapsed_since(start) < 0.1
 
-    scenario(test)
 
-
-def test_holding_can_be_turned_off() -> None:
-    async def test(node: Node) -> None:
+async def test_holding_can_be_turned_off() -> None:
+    async with started_node(tidelog_group_heartbeat_hold_ms="0") as node:
         first = await Member(node, "first").form(0)
         start = asyncio.get_running_loop().time()
         assert await first.heartbeat() == errors.NONE
         assert elapsed_since(start) < 0.1
 
-    scenario(test, tidelog_group_heartbeat_hold_ms="0")
 
-
-def test_a_broker_that_stops_answers_who_waits() -> None:
-    async def test(node: Node) -> None:
+async def test_a_broker_that_stops_answers_who_waits() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         beat = asyncio.ensure_future(first.heartbeat())
         joining = asyncio.ensure_future(Member(node, "second").join())
@@ -191,14 +181,12 @@ def test_a_broker_that_stops_answers_who_waits() -> None:
         assert await beat == errors.RebalanceInProgress.code
         assert (await joining).error_code == errors.NotCoordinator.code
 
-    scenario(test)
-
 
 # A cooperative group
 
 
-def test_a_new_member_is_answered_in_the_generation_that_gives_it_something() -> None:
-    async def test(node: Node) -> None:
+async def test_a_new_member_is_answered_in_the_generation_that_gives_it_something() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0, 1)
         second = Member(node, "second")
         joining = asyncio.ensure_future(second.join())
@@ -215,11 +203,9 @@ def test_a_new_member_is_answered_in_the_generation_that_gives_it_something() ->
         await first.sync(**{first.id: assignment(0), second.id: assignment(1)})
         assert (await synced).assignment == assignment(1)
 
-    scenario(test)
 
-
-def test_a_new_member_does_not_wait_for_one_that_takes_long() -> None:
-    async def test(node: Node) -> None:
+async def test_a_new_member_does_not_wait_for_one_that_takes_long() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0, 1)
         second = Member(node, "second")
         joining = asyncio.ensure_future(second.join())
@@ -232,11 +218,9 @@ def test_a_new_member_does_not_wait_for_one_that_takes_long() -> None:
         assert 0.9 < elapsed_since(start) < 1.1
         assert (await second.sync()).assignment == b""
 
-    scenario(test)
 
-
-def test_a_new_member_of_an_eager_group_does_not_wait() -> None:
-    async def test(node: Node) -> None:
+async def test_a_new_member_of_an_eager_group_does_not_wait() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0, 1)
         second = Member(node, "second")
         joining = asyncio.ensure_future(second.join())
@@ -246,14 +230,12 @@ def test_a_new_member_of_an_eager_group_does_not_wait() -> None:
         assert (await joining).generation_id == 2
         assert elapsed_since(start) < 0.1
 
-    scenario(test)
-
 
 # Restarts
 
 
-def test_members_go_on_in_their_generation_after_a_restart() -> None:
-    async def test(node: Node) -> None:
+async def test_members_go_on_in_their_generation_after_a_restart() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         await node.crash()
         await node.start()
@@ -266,19 +248,15 @@ def test_members_go_on_in_their_generation_after_a_restart() -> None:
         assert await first.heartbeat() == errors.UnknownMemberId.code
         assert (group_of(node).state, group_of(node).generation) == (ClassicState.EMPTY, 2)
 
-    scenario(test)
 
-
-def test_an_empty_group_is_empty_after_a_restart() -> None:
-    async def test(node: Node) -> None:
+async def test_an_empty_group_is_empty_after_a_restart() -> None:
+    async with started_node() as node:
         first = await Member(node, "first").form(0)
         (left,) = await node.classic.leave(GROUP, [MemberIdentity(first.id)])
         assert left.error_code == errors.NONE
         await node.crash()
         await node.start()
         assert (group_of(node).state, group_of(node).generation) == (ClassicState.EMPTY, 2)
-
-    scenario(test)
 
 
 # Offsets
@@ -292,8 +270,8 @@ SIMPLE = OffsetCommitter(GROUP, "", None, -1, 9)
 WRITER = Writer(7, 0)
 
 
-def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
-    async def test(node: Node) -> None:
+async def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
+    async with started_node() as node:
         offsets = OffsetCoordinator(node.groups, node.classic)
 
         async def fetch(stable: bool) -> Any:
@@ -318,11 +296,9 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
         offsets = OffsetCoordinator(node.groups, node.classic)
         assert (await fetch(False), await fetch(True)) == (6, errors.UnstableOffsetCommit.code)
 
-    scenario(test)
 
-
-def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
-    async def test(node: Node) -> None:
+async def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
+    async with started_node(offsets_retention_minutes="5") as node:
         offsets = OffsetCoordinator(node.groups, node.classic)
         shard = node.groups.shard(GROUP)
         member = await Member(node, "first").form(0)
@@ -347,11 +323,9 @@ def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
         await node.start()
         assert GROUP not in node.groups.shard(GROUP).machine.groups
 
-    scenario(test, offsets_retention_minutes="5")
 
-
-def test_an_offset_may_have_a_time_of_its_own() -> None:
-    async def test(node: Node) -> None:
+async def test_an_offset_may_have_a_time_of_its_own() -> None:
+    async with started_node() as node:
         offsets = OffsetCoordinator(node.groups, node.classic)
         shard = node.groups.shard(GROUP)
         assert offsets.commit(SIMPLE, one(5), 60_000).codes == [errors.NONE]
@@ -360,5 +334,3 @@ def test_an_offset_may_have_a_time_of_its_own() -> None:
         await asyncio.sleep(61)
         offsets.expire(shard)
         assert shard.machine.offsets.get(GROUP, "t", 0) is None
-
-    scenario(test)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tidelog import testing
 from tidelog.clock import SystemClock
 from tidelog.errors import KafkaStorageError
 from tidelog.metadata.sqlite.store import SqliteStore, connect
@@ -53,20 +52,18 @@ def test_commits_are_synced(tmp_path: Path) -> None:
         connection.close()
 
 
-def test_a_failing_disk_is_a_storage_error_and_changes_nothing() -> None:
-    async def scenario(_: object) -> None:
-        connection = connect(":memory:")
-        store = await SqliteStore.over(connection, ThreadPoolExecutor(1), VirtualClock())
-        await store.txn((), [Put("a", b"1")])
-        connection.execute("PRAGMA query_only = ON")
-        with pytest.raises(KafkaStorageError, match="The metadata store has failed"):
-            await store.txn((), [Put("a", b"2"), Put("b", b"2")])
-        connection.execute("PRAGMA query_only = OFF")
-        entry = await store.get("a")
-        assert entry is not None and entry.value == b"1"
-        assert not connection.in_transaction
-
-    testing.run(scenario)
+@pytest.mark.simulated
+async def test_a_failing_disk_is_a_storage_error_and_changes_nothing() -> None:
+    connection = connect(":memory:")
+    store = await SqliteStore.over(connection, ThreadPoolExecutor(1), VirtualClock())
+    await store.txn((), [Put("a", b"1")])
+    connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(KafkaStorageError, match="The metadata store has failed"):
+        await store.txn((), [Put("a", b"2"), Put("b", b"2")])
+    connection.execute("PRAGMA query_only = OFF")
+    entry = await store.get("a")
+    assert entry is not None and entry.value == b"1"
+    assert not connection.in_transaction
 
 
 async def test_what_was_answered_is_in_the_file_when_the_process_dies(tmp_path: Path) -> None:
