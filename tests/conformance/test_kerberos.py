@@ -23,6 +23,7 @@ from tests.conformance.process import free_port, wait_until
 from tests.conformance.raw import Connection, ConnectionClosed
 from tests.conformance.tidelog_broker import TidelogBroker
 from tidelog import Admin, NewTopic, Security
+from tidelog.aio import Admin as AsyncAdmin
 from tidelog.errors import SaslAuthenticationFailed, TidelogError
 from tidelog.net.gss import GssFailed, Initiator, client_credential
 
@@ -363,17 +364,13 @@ def test_nothing_is_served_between_the_ticket_and_the_layer(kdc: Kdc, broker: Ke
             exchange.connection.call("metadata", 9, topics=[])
 
 
-def test_many_clients_at_once(kdc: Kdc, broker: KerberosBroker) -> None:
-    from tidelog.aio import Admin as AsyncAdmin
+async def test_many_clients_at_once(kdc: Kdc, broker: KerberosBroker) -> None:
+    await asyncio.gather(*(_lists_topics(kdc, broker) for _ in range(20)))
 
-    async def one() -> None:
-        async with AsyncAdmin(bootstrap_servers=at(broker), security=login(kdc, "alice")) as admin:
-            assert await admin.list_topics()
 
-    async def all_of_them() -> None:
-        await asyncio.gather(*(one() for _ in range(20)))
-
-    asyncio.run(all_of_them())
+async def _lists_topics(kdc: Kdc, broker: KerberosBroker) -> None:
+    async with AsyncAdmin(bootstrap_servers=at(broker), security=login(kdc, "alice")) as admin:
+        assert await admin.list_topics()
 
 
 def test_kafkas_own_tools_log_in(

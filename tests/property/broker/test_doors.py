@@ -14,12 +14,14 @@ from uuid import UUID
 import pytest
 
 from tests.property.broker.doors import OWN_TOKENS, TABLE, TOPIC_ID, Row
-from tests.property.broker.inside import LOADING_TURNS_MAX, Inside, run_inside
+from tests.property.broker.inside import LOADING_TURNS_MAX, Inside, broker_inside
 from tests.property.broker.test_authorization import AUTHORIZER, PUBLIC, REFUSALS, answer_of
 from tidelog.broker.routes import ROUTES
 from tidelog.wire.acls import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
 from tidelog.wire.error_codes import error_codes
 from tidelog.wire.frame import RequestHeader, encode_request
+
+pytestmark = pytest.mark.simulated
 
 USER = "User:ann"
 BY_NAME = {route.name: route for route in ROUTES.values()}
@@ -125,54 +127,59 @@ def rows() -> Iterator[Any]:
         yield pytest.param(row, id=f"{row.api}-{row.version}-{number}")
 
 
-@pytest.mark.parametrize("row", list(rows()))
-def test_a_door_opens_for_just_that_right(row: Row) -> None:
-    async def scenario(inside: Inside, _: Random) -> None:
-        access = inside._services.controller.access
-        given: list[AclBinding] = []
+async def ask_as_everybody(inside: Inside, row: Row) -> None:
+    access = inside._services.controller.access
+    given: list[AclBinding] = []
 
-        async def may(*bindings: AclBinding) -> None:
-            if given:
-                await access.delete_acls(list(given))
-            given[:] = bindings
-            if given:
-                await access.create_acls(list(given))
+    async def may(*bindings: AclBinding) -> None:
+        if given:
+            await access.delete_acls(list(given))
+        given[:] = bindings
+        if given:
+            await access.create_acls(list(given))
 
-        async def prepared() -> None:
-            """What lists show is there: a topic, a group with an offset, a transactional id."""
-            inside.session.principal = "User:root"
-            await inside.restore()
-            if row.api in ("ListGroups", "DeleteGroups", "OffsetDelete"):
-                commit = next(one for one in TABLE if one.api == "OffsetCommit")
-                await committed(inside, request_of(commit, ids()))
-            if row.api == "ListTransactions":
-                await inside.transactional_producer("tx")
-            inside.session.principal = USER
+    async def prepared() -> None:
+        """What lists show is there: a topic, a group with an offset, a transactional id."""
+        inside.session.principal = "User:root"
+        await inside.restore()
+        if row.api in ("ListGroups", "DeleteGroups", "OffsetDelete"):
+            commit = next(one for one in TABLE if one.api == "OffsetCommit")
+            await committed(inside, request_of(commit, ids()))
+        if row.api == "ListTransactions":
+            await inside.transactional_producer("tx")
+        inside.session.principal = USER
 
-        def ids() -> dict[str, UUID]:
-            topics = inside._services.image().topics
-            return {name: topics[name].id for name in ("orders",)}
+    def ids() -> dict[str, UUID]:
+        topics = inside._services.image().topics
+        return {name: topics[name].id for name in ("orders",)}
 
-        async def opens() -> bool:
-            asked = request_of(row, ids())
-            answer = await inside.ask(asked)
-            assert answer is not None
-            codes = set(error_codes(answer_of(BY_NAME[row.api].api_key, row.version, answer)))
-            if row.shows:
-                return row.shows.encode() in answer
-            return not codes & REFUSALS
+    async def opens() -> bool:
+        asked = request_of(row, ids())
+        answer = await inside.ask(asked)
+        assert answer is not None
+        codes = set(error_codes(answer_of(BY_NAME[row.api].api_key, row.version, answer)))
+        if row.shows:
+            return row.shows.encode() in answer
+        return not codes & REFUSALS
 
+    await prepared()
+    assert not await opens(), "a stranger"
+    needed = {right for rights in alternatives(row) for right in rights}
+    await may(*all_but(needed, row.anywhere))
+    assert not await opens(), "a user with every other right"
+    for rights in alternatives(row):
+        for left_out in rights if len(rights) > 1 else ():
+            await may(*(binding(right) for right in rights if right != left_out))
+            assert not await opens(), f"a user without {left_out}"
+        await may(*(binding(right) for right in rights))
+        assert await opens(), f"a user with {rights}"
         await prepared()
-        assert not await opens(), "a stranger"
-        needed = {right for rights in alternatives(row) for right in rights}
-        await may(*all_but(needed, row.anywhere))
-        assert not await opens(), "a user with every other right"
-        for rights in alternatives(row):
-            for left_out in rights if len(rights) > 1 else ():
-                await may(*(binding(right) for right in rights if right != left_out))
-                assert not await opens(), f"a user without {left_out}"
-            await may(*(binding(right) for right in rights))
-            assert await opens(), f"a user with {rights}"
-            await prepared()
 
-    run_inside(scenario, 1, AUTHORIZER | {"delegation.token.secret.key": "k", "num.partitions": "2"})
+
+SETTINGS = AUTHORIZER | {"delegation.token.secret.key": "k", "num.partitions": "2"}
+
+
+@pytest.mark.parametrize("row", list(rows()))
+async def test_a_door_opens_for_just_that_right(random: Random, row: Row) -> None:
+    async with broker_inside(random, SETTINGS) as inside:
+        await ask_as_everybody(inside, row)

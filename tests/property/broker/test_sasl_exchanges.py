@@ -7,13 +7,15 @@ from random import Random
 
 import pytest
 
-from tests.property.broker.inside import Inside, run_inside
+from tests.property.broker.inside import Inside, broker_inside
 from tidelog import errors
 from tidelog.broker.session import Session
 from tidelog.metadata.access_records import CredentialName
 from tidelog.net.scram import ScramCredential
 from tidelog.net.scram_client import HASHES, ScramClient
 from tidelog.testing import seeds
+
+pytestmark = pytest.mark.simulated
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 UNKNOWN = ("GSSAPI", "EXTERNAL", "ANONYMOUS", "", "plain", "SCRAM-SHA-1", "SCRAM-SHA-256-PLUS")
@@ -93,8 +95,8 @@ def bent(random: Random, message: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", seeds(5))
-def test_a_bent_exchange_lets_nobody_in(seed: int) -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+async def test_a_bent_exchange_lets_nobody_in(random: Random, seed: int) -> None:
+    async with broker_inside(random, SETTINGS) as inside:
         await add_user(inside)
         recorded = {name: await transcript(inside, name, random) for name in MECHANISMS[:3]}
         replayed = [*recorded["SCRAM-SHA-256"], *recorded["SCRAM-SHA-512"]]
@@ -112,15 +114,13 @@ def test_a_bent_exchange_lets_nobody_in(seed: int) -> None:
         for mechanism in MECHANISMS[:3]:
             await transcript(inside, mechanism, random)
 
-    run_inside(scenario, seed, SETTINGS)
-
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:3])
-def test_a_proof_for_one_mechanism_is_none_for_the_other(mechanism: str) -> None:
+async def test_a_proof_for_one_mechanism_is_none_for_the_other(random: Random, mechanism: str) -> None:
     """The client proves with SHA-256, and the connection is changed to say SHA-512, or the other way round."""
-    other = next(name for name in MECHANISMS[1:3] if name != mechanism)
+    async with broker_inside(random, SETTINGS) as inside:
+        other = next(name for name in MECHANISMS[1:3] if name != mechanism)
 
-    async def scenario(inside: Inside, random: Random) -> None:
         await add_user(inside)
         exchange = Exchange(inside)
         assert exchange.begin(other)
@@ -130,12 +130,12 @@ def test_a_proof_for_one_mechanism_is_none_for_the_other(mechanism: str) -> None
         assert await exchange.say(client.final(answer)) is None
         assert not exchange.session.admitted
 
-    run_inside(scenario, 1, SETTINGS)
-
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:3])
-def test_another_password_or_user_is_refused_in_an_exchange_of_its_own(mechanism: str) -> None:
-    async def scenario(inside: Inside, random: Random) -> None:
+async def test_another_password_or_user_is_refused_in_an_exchange_of_its_own(
+    random: Random, mechanism: str
+) -> None:
+    async with broker_inside(random, SETTINGS) as inside:
         await add_user(inside)
         for user, password in ((USER, PASSWORD + "x"), (USER, ""), ("nobody", PASSWORD)):
             exchange = Exchange(inside)
@@ -145,5 +145,3 @@ def test_another_password_or_user_is_refused_in_an_exchange_of_its_own(mechanism
             assert answer is not None, "nobody learns here which users there are"
             assert await exchange.say(client.final(answer)) is None
             assert not exchange.session.admitted
-
-    run_inside(scenario, 2, SETTINGS)
