@@ -17,9 +17,22 @@ from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from tidelog.config.tables.groups import GROUP_SETTINGS
 from tidelog.gateways.metrics.families import FAMILIES
 from tidelog.storage.flusher import FLUSH_BOUNDS_MS
-from tidelog.wire.apis import APIS
+from tidelog.wire.apis import APIS, Api
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+
+
+BETWEEN_CONTROLLERS = (
+    "KRaft's own, between controllers or from brokers to them; Tidelog's metadata are in etcd or SQLite"
+)
+NOT_SERVED = {
+    "StreamsGroupHeartbeat": "streams groups are not built yet; Kafka Streams works with classic groups",
+    "StreamsGroupDescribe": "streams groups are not built yet; Kafka Streams works with classic groups",
+}
+REFUSED = {
+    "AddRaftVoter": "; refused, as by a cluster with a fixed quorum",
+    "RemoveRaftVoter": "; refused, as by a cluster with a fixed quorum",
+}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -31,16 +44,23 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 def apis() -> str:
     rows = [
-        (route.api_key, route.name, f"{route.min_version}-{route.max_version}")
-        for _, route in sorted(ROUTES.items())
+        (api.key, api.name, f"{api.min}-{api.stable_max}", _served(api))
+        for api in sorted(APIS.values(), key=lambda api: api.key)
     ]
-    others = sorted(api.name for api in APIS.values() if api.broker and api.key not in ROUTES)
     return (
-        "# APIs served\n\nEvery version that Apache Kafka 4.3 serves of these APIs is served here. "
+        "# APIs\n\nEvery API of Apache Kafka 4.3 with its versions, and whether Tidelog serves it. "
         "Produce is advertised from version 0, as Kafka does, for the sake of old librdkafka releases.\n\n"
-        + table(("Key", "API", "Versions"), rows)
-        + f"\nOf the APIs that a Kafka 4.3 broker serves to clients, these are not served yet: {', '.join(others)}.\n"
+        + table(("Key", "API", "Versions of Kafka 4.3", "Served"), rows)
     )
+
+
+def _served(api: Api) -> str:
+    route = ROUTES.get(api.key)
+    if route is None:
+        return f"no: {NOT_SERVED[api.name] if api.broker else BETWEEN_CONTROLLERS}"
+    if (route.min_version, route.max_version) == (api.min, api.stable_max):
+        return f"yes{REFUSED.get(api.name, '')}"
+    return f"{route.min_version}-{route.max_version}"
 
 
 def settings(title: str, about: str, known: dict[str, Setting]) -> str:
@@ -52,10 +72,12 @@ def settings(title: str, about: str, known: dict[str, Setting]) -> str:
             one.limits(),
             ("yes" if one.dynamic or known is not BROKER_SETTINGS else "at start")
             if one.built
-            else "not built",
-            one.doc,
+            else "not applicable"
+            if one.why_not
+            else f"not built: {one.feature}",
+            f"{one.doc} {one.why_not}".rstrip(),
         )
-        for one in sorted(known.values(), key=lambda one: (not one.built, one.name))
+        for one in sorted(known.values(), key=lambda one: (not one.built, not one.why_not, one.name))
         if not one.internal
     ]
     return f"# {title}\n\n{about}\n\n" + table(
@@ -132,8 +154,10 @@ def _leaves(
 CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
 
 _NOT_BUILT = (
-    "Names and defaults are Kafka 4.3's. A setting marked *not built* is known but has no effect here yet: "
-    "it is accepted only with its default value, so that nothing is accepted and then ignored."
+    "Names and defaults are Kafka 4.3's. A setting marked *not applicable* can mean nothing here, for the reason that is "
+    "given: every value is accepted, and the start says in one line that it has no effect. A setting marked *not built* "
+    "waits for the feature that is named, and is accepted only with its default value, so that nothing is accepted and then "
+    "ignored. Settings that nobody knows are named in a warning at the start, as Apache Kafka does it."
 )
 
 PAGES = {

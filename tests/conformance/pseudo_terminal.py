@@ -83,6 +83,16 @@ class PseudoTerminal:
                 assert self.process.poll() is None, f"{what}; it ended with:\n{self.output[-2000:]}"
         return self.text
 
+    def until_output(self, seen: Callable[[str], bool], what: str) -> str:
+        """Reads until everything that was printed is so, for a program that does not draw the whole screen."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while not seen(text := _STYLES.sub("", self.output)):
+            assert time.monotonic() < deadline, f"{what}; it printed:\n{text}"
+            if not self._read(0.2) and self.process.poll() is not None:
+                self.drain()
+                assert seen(self.output), f"{what}; it ended with:\n{self.output[-2000:]}"
+        return text
+
     def ended(self) -> int:
         """Waits for the end, and gives the exit code."""
         deadline = time.monotonic() + SECONDS_MAX

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conformance.clients import Message, confluent_produce
 from tests.conformance.consuming import fill, indexes, run, until
+from tests.conformance.process import wait_until
 from tests.conformance.test_cli_topics import failed, ok
 from tests.unit.cli.commands import invoke
 from tidelog.aio import Admin, Consumer, OffsetAndMetadata, TopicPartition
@@ -56,7 +57,8 @@ def test_a_group_is_listed_described_and_deleted(
     assert (offset["committed"], offset["start"], offset["end"], offset["lag"]) == (4, 0, 10, 6)
     assert offset["member"] is None
     shown = ok("groups", "describe", group, *on)
-    assert shown.splitlines()[0].startswith(f"{group}: classic, Empty") and shown.count("\n") == 3
+    assert shown.splitlines()[0].startswith(f"{group}: classic, Empty") and shown.count("\n") == 4
+    assert shown.splitlines()[-1] == "total lag: 6"
     assert json.loads(ok("groups", "delete", group, "--json", *on)) == {"deleted": [group]}
     assert group in failed("groups", "describe", group, *on)
     assert group in failed("groups", "delete", group, *on)
@@ -260,3 +262,28 @@ def test_a_share_group_is_described_reset_and_deleted(
     assert describe(group, on)["offsets"] == []
     ok("groups", "delete", group, *on)
     assert group not in ok("groups", "list", *on)
+
+
+def test_a_partition_without_a_commit_lags_by_at_most_all_its_records(
+    bootstrap: str, on: tuple[str, str], topic: Callable[..., str], name: Callable[[], str]
+) -> None:
+    from tidelog import Consumer
+
+    known, group = topic(partitions=2), name()
+    fill(bootstrap, known)
+    with Consumer(
+        known,
+        group_id=group,
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        wait_until(lambda: consumer.poll(timeout_ms=500) or consumer.assignment(), 60, "it has partitions")
+        described = describe(group, on)
+        text = ok("groups", "describe", group, *on)
+    offsets = described["offsets"]
+    assert [offset["committed"] for offset in offsets] == [None, None]
+    assert [offset["lag"] for offset in offsets] == [offset["end"] for offset in offsets]
+    assert [offset["lag_exact"] for offset in offsets] == [offset["end"] == 0 for offset in offsets]
+    assert (described["lag"], described["lag_exact"]) == (10, False)
+    assert "total lag: <=10" in text

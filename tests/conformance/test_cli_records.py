@@ -137,7 +137,7 @@ def test_producing_creates_the_topic_where_the_broker_allows_it(
     on: tuple[str, str], name: Callable[[], str]
 ) -> None:
     fresh = name()
-    assert ok("produce", fresh, *on, input=b"x\n") == f"1 records written to {fresh}\n".encode()
+    assert ok("produce", fresh, *on, input=b"x\n") == f"1 record written to {fresh}\n".encode()
     assert ok("consume", fresh, *on) == b"x\n"
 
 
@@ -171,7 +171,7 @@ def test_a_record_the_broker_refuses_is_counted_and_named(
     assert shown.returncode == 1
     counted = json.loads(shown.stdout)
     assert (counted["records"], counted["failed"]) == (1, 1)
-    assert shown.stderr.startswith(b"Error: 1 records were not written: ") and shown.stderr.count(b"\n") == 1
+    assert shown.stderr.startswith(b"Error: 1 record was not written: ") and shown.stderr.count(b"\n") == 1
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:

@@ -54,7 +54,11 @@ def test_a_topic_is_created_listed_described_and_deleted(
         assert (part["start_offset"], part["end_offset"], part["size_bytes"]) == (0, 0, 0)
     text = ok("topics", "describe", topic, *on)
     assert "retention.ms=3600000" in text and text.count("\n") == 6
-    assert json.loads(ok("topics", "delete", topic, "--json", *on)) == {"deleted": [topic], "missing": []}
+    assert json.loads(ok("topics", "delete", topic, "--json", *on)) == {
+        "deleted": [topic],
+        "missing": [],
+        "dry_run": False,
+    }
     assert topic not in ok("topics", "list", *on)
 
 

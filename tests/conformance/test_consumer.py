@@ -423,3 +423,15 @@ async def test_records_of_transactions(isolation: str, bootstrap: str, topic: Ca
         await asyncio.to_thread(producer.commit_transaction, 20)
         if committed:
             assert [one.value for one in await drain(consumer, 1)] == [b"open"]
+
+
+async def test_the_latency_of_a_rebalance_is_counted_from_the_join(own_broker: Callable[..., Any]) -> None:
+    """The coordinator waits for more members before it answers the join of the first."""
+    from tests.conformance.topics import create_topic
+
+    broker = own_broker({"group.initial.rebalance.delay.ms": "1000"})
+    create_topic(broker.bootstrap, "orders")
+    fill(broker.bootstrap, "orders")
+    async with group(broker.bootstrap, "orders", **CLASSIC) as consumer:
+        await drain(consumer, 10)
+        assert consumer.metrics().rebalance_latency_avg_ms >= 900

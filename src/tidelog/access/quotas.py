@@ -68,7 +68,7 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
             raise InvalidRequest(f"Empty {kind} not supported")
     if IP in parts and len(parts) > 1:
         raise InvalidRequest(
-            "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
         )
     if TENANT in parts:
         if len(parts) > 1:
@@ -81,9 +81,7 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
         try:
             ip_address(ip)
         except ValueError:
-            raise InvalidRequest(
-                f"{ip} is not a valid IP: give an address, host names are not resolved"
-            ) from None
+            raise InvalidRequest(f"{ip} is not a valid IP or resolvable host.") from None
     return QuotaEntity.of({kind: DEFAULT_ENTITY if name is None else name for kind, name in parts.items()})
 
 

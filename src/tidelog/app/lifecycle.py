@@ -302,7 +302,11 @@ class Broker:
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around
         intervals = Intervals(
+            first_ms=config.log_initial_task_delay_ms,
             retention_ms=config.log_retention_check_interval_ms,
+            recovery_points_ms=config.log_flush_offset_checkpoint_interval_ms,
+            log_starts_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+            committed_ms=config.replica_high_watermark_checkpoint_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
         self._background = Background(self._dirs, around.clock, intervals, self._partitions.committed_of)
@@ -519,7 +523,7 @@ class Broker:
 
     async def _hand_over(self) -> None:
         """A broker whose task has failed may not hear of the metadata any more: others wait for its lease to end."""
-        if not self.ended.done():
+        if not self.ended.done() and self._controller.config().controlled_shutdown_enable:
             await self._replicating.hand_over()
 
     async def stop(self) -> None:
@@ -583,6 +587,8 @@ async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_a
 
 
 def _warn(config: BrokerConfig, broker: Broker) -> None:
+    for is_warning, line in config.without_effect:
+        log.log(logging.WARNING if is_warning else logging.INFO, "%s", line)
     exposed = open_to_everybody(config)
     for warning in filter(None, (exposed, broker.powerless())):
         log.warning("%s", warning)

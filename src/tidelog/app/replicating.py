@@ -57,7 +57,8 @@ class Replicating:
         self._moved = asyncio.Event()
         security = ListenerPeers(controller.config)
         security.login()  # a login that is missing stops the start
-        self.peers = Peers(node, around.network, lambda: controller.image, listener, security)
+        timeout_ms = controller.config().request_timeout_ms
+        self.peers = Peers(node, around.network, lambda: controller.image, listener, security, timeout_ms)
         self.in_sync = InSync(
             node,
             partitions,

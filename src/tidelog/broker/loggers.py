@@ -49,7 +49,10 @@ def alter(wanted: Sequence[tuple[str, str | None]], validate_only: bool) -> None
         if level is None and name == ROOT:
             raise InvalidConfig("the root logger needs a level")
         if level is not None and level not in _LEVELS:
-            raise InvalidConfig(f"{level!r} is no level of a logger: use one of {', '.join(_LEVELS)}")
+            raise InvalidConfig(
+                f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(sorted(_LEVELS))}"
+            )
     if not validate_only:
         for name, level in wanted:
             loggers[name].setLevel(logging.NOTSET if level is None else _LEVELS[level])

@@ -109,11 +109,10 @@ class Router:
         throttle_ms = self._quotas.charge_request(session, api_key) if limited else 0
         envelope = Asked(route, version, correlation_id, client_id, connection, throttle_ms)
         if len(frame) > LONG_BYTES and api_key != SASL_AUTHENTICATE:
-            connection.pause()
             long = self._answer_long(envelope, bytearray(frame), at)
             return self._run(long, long)
         decode, handle, plain = self._ready.get(api_key) or self._load(route)
-        if plain is not None and not throttle_ms and not connection.unanswered:
+        if plain is not None and not throttle_ms:
             answer = plain(frame, at, version, correlation_id, session, self._services)
             if answer is not None:
                 return answer if isinstance(answer, bytes) else self._run(answer, answer)
@@ -125,18 +124,15 @@ class Router:
         if self.gate.audit.enabled:
             handle = _recorded(route, handle)
         if api_key == METADATA and asks_for_many(request, context):
-            connection.pause()
             return self._run_measured(self._about_many(envelope, handle, request, context), session)
-        # What was asked before it and is not answered yet has its turn first.
-        pending = _later(handle, request, context) if connection.unanswered else handle(request, context)
+        pending = handle(request, context)
         if isinstance(pending, Message):
             return self._encoded(envelope, pending)
         if isinstance(pending, HeldAnswer):
             return self._held(pending, envelope)
         task = self._run_measured(self._answer(envelope, pending), session, pending)
         if api_key == SASL_AUTHENTICATE:
-            # The next request is looked at with what the login has made of the session.
-            connection.pause()
+            # Before the connection hears of it: the next request meets what the login has made of the session.
             task.add_done_callback(partial(self._login_answered, connection))
         return task
 
@@ -152,8 +148,6 @@ class Router:
         if connection.session.login_refused:
             connection.drain()
             asyncio.get_running_loop().call_later(REFUSED_LOGIN_S, connection.close)
-        else:
-            connection.resume()
 
     def _guarded(self, route: Route, handle: Handler) -> Handler:
         from tidelog.broker.authorization.table import GUARDS
@@ -171,8 +165,7 @@ class Router:
         )
 
     async def _answer_long(self, envelope: Asked, frame: bytearray, at: int) -> bytes:
-        """As the others, but a thread decodes the request and encodes the answer, which may have very many elements.  The
-        connection's later requests wait until the handler was called."""
+        """As the others, but a thread decodes the request and encodes the answer, which may have very many elements."""
         route, version, correlation_id, client_id, connection, _ = envelope
         self.queued.take(len(frame))
         try:
@@ -185,7 +178,6 @@ class Router:
             pending = handle(request, self._context(connection, version, holds=False))
         finally:
             self.queued.give_back(len(frame))
-            asyncio.get_running_loop().call_soon(connection.resume)
         response: Message = pending if isinstance(pending, Message) else await pending
         if self._quotas.active:
             self._throttle(envelope, response)
@@ -218,7 +210,6 @@ class Router:
             response, pieces = await all_topics(request, context, cast(Any, handle), failed)
         finally:
             self._many.leave()
-            asyncio.get_running_loop().call_soon(connection.resume)
         if self._quotas.active:
             self._throttle(envelope, response)
         answer = pieces.finish(response)
@@ -324,8 +315,3 @@ def _encode_long(
 ) -> tuple[list[int], bytes]:
     codes = list(error_codes(response))
     return codes, encode_response(route.api_key, version, correlation_id, response.encode(version))
-
-
-async def _later(handle: Handler, request: Any, context: Context) -> Message:
-    response = handle(request, context)
-    return response if isinstance(response, Message) else await response

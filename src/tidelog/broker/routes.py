@@ -82,6 +82,8 @@ _HANDLERS = (
     ("DescribeQuorum", "cluster.quorum", "describe_quorum"),
     ("DescribeCluster", "cluster.cluster", "describe_cluster"),
     ("UnregisterBroker", "cluster.quorum", "unregister_broker"),
+    ("AddRaftVoter", "cluster.raft_voters", "add_raft_voter"),
+    ("RemoveRaftVoter", "cluster.raft_voters", "remove_raft_voter"),
     ("DescribeProducers", "transactions.producers", "describe_producers"),
     ("ConsumerGroupHeartbeat", "groups.consumer_groups", "consumer_group_heartbeat"),
     ("ConsumerGroupDescribe", "groups.consumer_groups", "consumer_group_describe"),

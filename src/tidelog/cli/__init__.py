@@ -12,6 +12,7 @@ import tidelog
 
 # name -> (where the command is, what the overview says).  The overview is here so that it needs no import.
 COMMANDS = {
+    "quickstart": ("tidelog.cli.quickstart:quickstart", "See a broker at work, and leave nothing behind."),
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
     "dev": ("tidelog.cli.dev.command:dev", "Run a cluster of several brokers on this machine."),
     "metadata": ("tidelog.cli.metadata:metadata", "Serve the metadata of brokers on one machine."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.cluster import dead_brokers
 from tidelog.cli.disks import disks, tell_silent
 from tidelog.cli.output import bytes_text, print_json, print_table
 from tidelog.cli.partitions.command import ReassignRequest, carry_out, throttle_option
@@ -59,9 +60,10 @@ def list_(session: Session) -> None:
 
 @brokers.command(
     help=command_help(
-        "Show how much each broker holds and leads, and the free space of its disks.",
+        "Show how much each broker holds and leads, and the free space of its disks.  Brokers that have replicas and do not "
+        "run are named, too.",
         "tidelog brokers load",
-        '[{"id", "leaders", "replicas", "out_of_sync", "bytes", "disk_bytes", "disk_free_bytes"}], null where '
+        '[{"id", "running", "leaders", "replicas", "out_of_sync", "bytes", "disk_bytes", "disk_free_bytes"}], null where '
         "a broker does not answer",
     )
 )
@@ -77,7 +79,7 @@ def load(session: Session) -> None:
             one["leaders"],
             one["replicas"],
             one["out_of_sync"],
-            bytes_text(one["bytes"]) or "unknown",
+            bytes_text(one["bytes"]) or ("unknown" if one["running"] else "not running"),
             bytes_text(one["disk_free_bytes"]) or "unknown",
         )
         for one in loads
@@ -92,7 +94,8 @@ async def _loads(session: Session) -> list[dict[str, Any]]:
         leaders: Counter[int] = Counter()
         replicas: Counter[int] = Counter()
         missing: Counter[int] = Counter()
-        for topic in await admin.list_topics(internal=True):
+        topics = await admin.list_topics(internal=True)
+        for topic in topics:
             for part in topic.partitions:
                 leaders[part.leader] += 1
                 replicas.update(part.replicas)
@@ -102,6 +105,7 @@ async def _loads(session: Session) -> list[dict[str, Any]]:
     return [
         {
             "id": node,
+            "running": node in nodes,
             "leaders": leaders[node],
             "replicas": replicas[node],
             "out_of_sync": missing[node],
@@ -109,7 +113,7 @@ async def _loads(session: Session) -> list[dict[str, Any]]:
             "disk_bytes": _sum(found.folders.get(node), "total_bytes"),
             "disk_free_bytes": _sum(found.folders.get(node), "usable_bytes"),
         }
-        for node in sorted(nodes)
+        for node in sorted([*nodes, *dead_brokers(topics, nodes)])
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,19 +25,21 @@ def cluster() -> None:
 
 @cluster.command(
     help=command_help(
-        "Show partitions without a leader, below min.insync.replicas, under-replicated, or with damaged records, and the "
-        "leaders, replicas and disks of each broker.  For a partition without a leader, show the brokers that the "
-        "partition waits for, and why replicas are in doubt.  The exit code is 1 when a partition is offline, below "
-        "min.insync.replicas or damaged.",
+        "Show brokers that do not run, partitions without a leader, below min.insync.replicas, under-replicated, or with "
+        "damaged records, and the leaders, replicas and disks of each broker.  For a partition without a leader, show the "
+        "brokers that the partition waits for, and why replicas are in doubt.  The exit code is 1 when a partition is "
+        "offline, below min.insync.replicas or damaged.",
         """
 tidelog cluster status
 tidelog cluster status --json
 """,
-        '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "partitions", "under_replicated": [NAME...], '
-        '"below_min_in_sync": [NAME...], "offline": [NAME...], "leaderless": [{"partition": NAME, "awaits": [ID...], '
+        '{"id", "controller", "brokers": [{"id", "leaders", "bytes"}], "dead": [ID...], "partitions", '
+        '"under_replicated": [NAME...], "below_min_in_sync": [NAME...], "offline": [NAME...], '
+        '"leaderless": [{"partition": NAME, "awaits": [ID...], '
         '"doubts": [{"broker", "cause", "leader_epoch", "log_end_offset"}]}], "moving": [NAME...], "silent": [ID...], '
         '"damaged": [{"partition", "broker", "ranges": [{"start_offset", "end_offset"}]}]}, '
-        "null for the bytes of a silent broker: one that runs and does not answer",
+        "null for the bytes of a silent broker: one that runs and does not answer; dead brokers have replicas and do not "
+        "run",
     )
 )
 @broker_options
@@ -63,7 +66,8 @@ async def _status(session: Session) -> dict[str, Any]:
         damaged = await _damaged(admin)
     tell_silent(found.silent)
     adding: dict[tuple[str, int], tuple[int, ...]] = {name: one.adding for name, one in moving.items()}
-    parts = [part for topic in topics for part in topic.partitions]
+    # The user's topics first: internal topics would fill the lists.
+    parts = [part for topic in sorted(topics, key=lambda topic: topic.internal) for part in topic.partitions]
     leaders = Counter(part.leader for part in parts)
     names = {id(part): f"{part.topic}-{part.index}" for part in parts}
     return {
@@ -77,6 +81,7 @@ async def _status(session: Session) -> dict[str, Any]:
             }
             for node in sorted(cluster.nodes)
         ],
+        "dead": dead_brokers(topics, cluster.nodes),
         "partitions": len(parts),
         "under_replicated": [
             names[id(p)]
@@ -92,6 +97,12 @@ async def _status(session: Session) -> dict[str, Any]:
         "damaged": damaged,
         "silent": list(found.silent),
     }
+
+
+def dead_brokers(topics: Iterable[Topic], nodes: Container[int]) -> list[int]:
+    """The brokers that have replicas and do not run."""
+    holders = {node for topic in topics for part in topic.partitions for node in part.replicas}
+    return sorted(node for node in holders if node not in nodes)
 
 
 async def _damaged(admin: Any) -> list[dict[str, Any]]:
@@ -151,6 +162,8 @@ def _print(found: dict[str, Any]) -> None:
     partitions = counted(found["partitions"], "partition")
     click.echo(f"cluster {found['id']}, controller {found['controller']}, {partitions}")
     rows = [(one["id"], one["leaders"], bytes_text(one["bytes"]) or "unknown") for one in found["brokers"]]
+    rows += [(node, "not running", "unknown") for node in found["dead"]]
+    rows.sort(key=lambda row: row[0])
     print_table(("BROKER", "LEADS", "BYTES"), rows, right=("BROKER", "LEADS", "BYTES"))
     for key, words in (
         ("offline", "without a leader"),

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from tidelog.cli.output import ProgressLine, hush_stdout
-from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, record_formatter
+from tidelog.cli.output import ProgressMeter, coloured, counted, hush_stdout
+from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, coloured_json, record_formatter
+from tidelog.cli.records.printer import RecordPrinter
+from tidelog.cli.records.schema_codec import SchemaCodecs, schema_options
+from tidelog.cli.records.where import WHERE_HELP, BadCondition, RecordFields, parse_condition
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.start_offset import BadStart, Start, parse_start
 
 if TYPE_CHECKING:
-    from tidelog.aio import Consumer, TopicPartition
+    from tidelog.aio import Consumer, Record, TopicPartition
+
+Condition = Callable[[RecordFields], bool]
 
 POLL_MS = 500
 POLL_RECORDS = 2000
 
 
-def _start(ctx: click.Context, param: click.Parameter, value: str) -> Start:
+class ReadOptions(NamedTuple):
+    """What to read, and when to stop."""
+
+    topic: str
+    start: Start
+    until: Start | None
+    partitions: tuple[int, ...]
+    isolation: str
+    records_max: int | None
+    follow: bool
+    group: str | None
+
+
+def _start(ctx: click.Context, param: click.Parameter, value: str | None) -> Start | None:
     import time
 
+    if value is None:
+        return None
     try:
         return parse_start(value, time.time_ns() // 1_000_000)
     except BadStart as problem:
@@ -35,6 +56,15 @@ def _format(ctx: click.Context, param: click.Parameter, value: str) -> Formatter
         raise click.BadParameter(str(problem)) from None
 
 
+def _condition(ctx: click.Context, param: click.Parameter, value: str | None) -> Condition | None:
+    import time
+
+    try:
+        return None if value is None else parse_condition(value, time.time_ns() // 1_000_000)
+    except BadCondition as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
 @click.command(
     help=command_help(
         "Print the records of TOPIC: those that exist now, or with --follow new records, too, until Ctrl-C.",
@@ -43,15 +73,19 @@ tidelog consume greetings
 tidelog consume orders --from -10m --follow --format '%p:%o %k = %v'
 tidelog consume orders --from 2026-01-31T09:00Z --max 100 --json
 tidelog consume orders --partition 2 --from 1500
+tidelog consume orders --tail 10 --follow
+tidelog consume orders --from -1h --where "value.total > 100 and headers.source == 'shop'"
+tidelog consume orders --value-schema registry --json
 tidelog consume orders --group billing
 """,
         """
 one line per record: {"topic", "partition", "offset", "timestamp", "timestamp_type": "create" or "append",
  "key", "value", "headers": [{"name", "value"}]}; null stays null, and bytes that are not UTF-8
-come as key_base64 or value_base64 instead
+come as key_base64 or value_base64 instead.  `tidelog produce --input json` reads the same lines.
+With a schema, key and value are JSON: Avro in its own JSON, Protobuf in Protobuf's
 """,
     )
-    + f"\n\n\b\n{FORMAT_HELP}"
+    + f"\n\n\b\n{FORMAT_HELP}\n\n\b\n{WHERE_HELP}"
 )
 @click.argument("topic")
 @click.option(
@@ -63,6 +97,32 @@ come as key_base64 or value_base64 instead
     metavar="WHERE",
     help="beginning, end, an OFFSET, -N for the last N of each partition, a time like 2026-01-31T09:00 (local time "
     "unless it has an offset), or how long ago, like -10m (s, m, h, d).",
+)
+@click.option(
+    "--until",
+    callback=_start,
+    metavar="WHERE",
+    help="Stop there in each partition: an OFFSET, -N before the end, or a time, as for --from.  The record there is not "
+    "printed.",
+)
+@click.option(
+    "--tail",
+    type=click.IntRange(0, 1_000_000),
+    metavar="N",
+    help="Only the last N records of all partitions together, by timestamp; with --follow, then new records.",
+)
+@click.option(
+    "--where",
+    "condition",
+    callback=_condition,
+    metavar="CONDITION",
+    help="Only records for which this is true; see above.",
+)
+@click.option(
+    "--group-by-key",
+    "grouped",
+    is_flag=True,
+    help="Print the records of each key together, when the end is reached.",
 )
 @click.option(
     "--partition",
@@ -103,67 +163,80 @@ come as key_base64 or value_base64 instead
     help="Whether to print records of open and aborted transactions.",
 )
 @broker_options
+@schema_options
 def consume(
     session: Session,
     topic: str,
     start: Start,
+    until: Start | None,
+    tail: int | None,
+    condition: Condition | None,
+    grouped: bool,
     partitions: tuple[int, ...],
     formatter: Formatter,
     records_max: int | None,
     follow: bool | None,
     group: str | None,
     isolation: str,
+    schemas: Callable[[str], SchemaCodecs],
 ) -> None:
+    follows = follow if follow is not None else group is not None or (start.kind == "end" and tail is None)
+    options = ReadOptions(topic, start, until, partitions, isolation, records_max, follows, group)
+    _check(options, tail, grouped)
+    if tail is not None and condition is None and start.kind == "beginning":
+        options = options._replace(start=Start("last", tail))  # nothing before can be among the last
     chosen = record_formatter("json") if session.json else formatter
-    if group is not None:
-        work = _consume_as_member(
-            session,
-            topic,
-            group,
-            _reset(start, partitions),
-            isolation,
-            chosen,
-            records_max,
-            follow is not False,
-        )
-    else:
-        follows = follow if follow is not None else start.kind == "end"
-        work = _consume(session, topic, start, partitions, isolation, chosen, records_max, follows)
+    if chosen is record_formatter("json") and coloured():
+        chosen = coloured_json
+    printer = RecordPrinter(sys.stdout.buffer, chosen, schemas(topic), condition, tail, grouped)
     try:
-        run(work)
+        run(
+            _consume(session, options, printer)
+            if group is None
+            else _consume_as_member(session, options, printer)
+        )
     except KeyboardInterrupt:
         pass  # Ctrl-C is the usual way to stop following.
     except BrokenPipeError:
         hush_stdout()
+    if printer.problems:
+        raise Failure(
+            f"{counted(printer.problems, 'key or value', 'keys or values')} did not fit: {printer.first_problem}"
+        )
 
 
-def _reset(start: Start, partitions: tuple[int, ...]) -> str | int:
-    if partitions:
+def _check(options: ReadOptions, tail: int | None, grouped: bool) -> None:
+    if tail is not None and grouped:
+        raise click.UsageError("--tail cannot be used with --group-by-key.")
+    if options.follow and grouped:
+        raise click.UsageError(
+            "--group-by-key needs an end: it cannot be used with --follow, or --group without --exit."
+        )
+    if options.follow and options.until is not None and options.group is None:
+        raise click.UsageError("--until says where to stop: it cannot be used with --follow.")
+    if options.group is None:
+        return
+    for given, name in ((options.until, "--until"), (tail, "--tail"), (grouped or None, "--group-by-key")):
+        if given is not None:
+            raise click.UsageError(f"{name} cannot be used with --group: what is printed is committed.")
+    if options.partitions:
         raise click.UsageError("--partition cannot be used with --group: the group assigns the partitions.")
-    if start.kind in ("offset", "last"):
+    if options.start.kind in ("offset", "last"):
         raise click.UsageError("With --group, --from is beginning, end or a time.")
-    return start.value if start.kind == "time" else {"beginning": "earliest"}.get(start.kind, "latest")
 
 
-async def _consume_as_member(
-    session: Session,
-    topic: str,
-    group: str,
-    reset: str | int,
-    isolation: str,
-    formatter: Formatter,
-    records_max: int | None,
-    follow: bool,
-) -> None:
+async def _consume_as_member(session: Session, options: ReadOptions, printer: RecordPrinter) -> None:
     from tidelog.aio import Consumer
 
+    start = options.start
+    names = {"beginning": "earliest", "end": "latest"}
     async with Consumer(
-        topic,
+        options.topic,
         bootstrap_servers=session.bootstrap,
         client_id="tidelog-cli",
-        group_id=group,
-        auto_offset_reset=reset,
-        isolation_level=isolation,
+        group_id=options.group,
+        auto_offset_reset=start.value if start.kind == "time" else names[start.kind],
+        isolation_level=options.isolation,
         # Commits the records that were printed, not those that were fetched.
         enable_auto_commit=False,
         request_timeout_ms=session.timeout_ms,
@@ -171,19 +244,21 @@ async def _consume_as_member(
         security=session.security,
         max_poll_records=POLL_RECORDS,
     ) as consumer:
-        await consumer.partitions_for(topic)
-        out, printed = sys.stdout.buffer, 0
-        while records_max is None or printed < records_max:
-            wanted = POLL_RECORDS if records_max is None else min(records_max - printed, POLL_RECORDS)
-            records = await consumer.poll(POLL_MS, wanted)
-            for record in records:
-                out.write(formatter(record))
+        await consumer.partitions_for(options.topic)
+        while options.records_max is None or printer.taken < options.records_max:
+            records = await consumer.poll(POLL_MS, _wanted(options, printer))
             if records:
-                printed += len(records)
-                out.flush()
+                await printer.take(records, options.records_max)
                 await consumer.commit()
-            elif not follow and await _all_read(consumer):
+            elif not options.follow and await _all_read(consumer):
                 return
+
+
+def _wanted(options: ReadOptions, printer: RecordPrinter) -> int:
+    """Records to poll for: none is fetched that a member would commit without printing it."""
+    if options.records_max is None:
+        return POLL_RECORDS
+    return min(options.records_max - printer.taken, POLL_RECORDS)
 
 
 async def _all_read(consumer: Consumer) -> bool:
@@ -193,98 +268,108 @@ async def _all_read(consumer: Consumer) -> bool:
     return bool(owned) and all([await consumer.position(one) >= ends[one] for one in owned])
 
 
-async def _consume(
-    session: Session,
-    topic: str,
-    start: Start,
-    partitions: tuple[int, ...],
-    isolation: str,
-    formatter: Formatter,
-    records_max: int | None,
-    follow: bool,
-) -> None:
+async def _consume(session: Session, options: ReadOptions, printer: RecordPrinter) -> None:
     from tidelog.aio import Consumer, TopicPartition
 
+    topic = options.topic
     async with Consumer(
         bootstrap_servers=session.bootstrap,
         client_id="tidelog-cli",
         auto_offset_reset="earliest",
-        isolation_level=isolation,
+        isolation_level=options.isolation,
         request_timeout_ms=session.timeout_ms,
         connect_timeout_ms=session.connect_timeout_ms,
         security=session.security,
         max_poll_records=POLL_RECORDS,
     ) as consumer:
         known = await consumer.partitions_for(topic)
-        for one in partitions:
-            if one not in known:
-                raise Failure(f"topic {topic!r} has no partition {one}: it has 0 to {max(known)}")
-        chosen = [TopicPartition(topic, one) for one in dict.fromkeys(partitions or known)]
+        for index in options.partitions:
+            if index not in known:
+                raise Failure(f"topic {topic!r} has no partition {index}: it has 0 to {max(known)}")
+        chosen = [TopicPartition(topic, index) for index in dict.fromkeys(options.partitions or known)]
         begins = await consumer.beginning_offsets(chosen)
         ends = await consumer.end_offsets(chosen)
-        await _seek(consumer, start, chosen, begins, ends)
-        await _print(consumer, formatter, records_max, None if follow else ends)
+        starts = await _offsets(consumer, options.start, chosen, begins, ends)
+        if options.until is not None:
+            ends = await _offsets(consumer, options.until, chosen, begins, ends)
+        consumer.assign(chosen)
+        for partition, offset in starts.items():
+            consumer.seek(partition, offset)
+        if not options.follow or printer.holds_back:
+            await _print_to_end(consumer, options, printer, starts, ends)
+            printer.finish()
+            for partition, end in ends.items():
+                consumer.seek(partition, end)
+                consumer.resume(partition)
+        if options.follow:
+            await _print_new(consumer, options, printer)
 
 
-async def _seek(
+async def _offsets(
     consumer: Consumer,
-    start: Start,
+    where: Start,
     chosen: list[TopicPartition],
     begins: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
-) -> None:
-    if start.kind == "time":
-        found = await consumer.offsets_for_times(dict.fromkeys(chosen, start.value))
-    consumer.assign(chosen)
-    for one in chosen:
-        if start.kind == "beginning":
-            offset = begins[one]
-        elif start.kind == "end":
-            offset = ends[one]
-        elif start.kind == "last":
-            offset = max(begins[one], ends[one] - start.value)
-        elif start.kind == "time":
-            answer = found[one]
-            offset = answer.offset if answer is not None else ends[one]
-        else:
-            offset = start.value
-            if not begins[one] <= offset <= ends[one]:
-                raise Failure(
-                    f"offset {offset} is out of range in partition {one.partition} of {one.topic!r}: "
-                    f"it has {begins[one]} to {ends[one]}"
-                )
-        consumer.seek(one, offset)
+) -> dict[TopicPartition, int]:
+    """The offset of `where` in each partition."""
+    if where.kind == "beginning":
+        return {partition: begins[partition] for partition in chosen}
+    if where.kind == "end":
+        return {partition: ends[partition] for partition in chosen}
+    if where.kind == "last":
+        return {partition: max(begins[partition], ends[partition] - where.value) for partition in chosen}
+    if where.kind == "time":
+        found = await consumer.offsets_for_times(dict.fromkeys(chosen, where.value))
+        return {
+            partition: ends[partition] if answer is None else min(answer.offset, ends[partition])
+            for partition, answer in found.items()
+        }
+    for partition in chosen:
+        if not begins[partition] <= where.value <= ends[partition]:
+            raise Failure(
+                f"offset {where.value} is out of range in partition {partition.partition} of {partition.topic!r}: "
+                f"it has {begins[partition]} to {ends[partition]}"
+            )
+    return dict.fromkeys(chosen, where.value)
 
 
-async def _print(
-    consumer: Consumer, formatter: Formatter, records_max: int | None, ends: dict[TopicPartition, int] | None
+async def _print_to_end(
+    consumer: Consumer,
+    options: ReadOptions,
+    printer: RecordPrinter,
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
 ) -> None:
     """`ends`: where to stop, so that reading ends even while the topic is written to."""
-    import time
-
     from tidelog.aio import TopicPartition
 
-    out = sys.stdout.buffer
-    progress = None if sys.stdout.isatty() else ProgressLine()
-    printed = 0
-    unread = set(ends or ())
+    distance = sum(max(0, ends[partition] - starts[partition]) for partition in starts)
+    progress = None if sys.stdout.isatty() else ProgressMeter("record", distance)
+    unread = set(ends)
+    looked_at = 0
     try:
-        while records_max is None or printed < records_max:
-            if ends is not None and not await _unread(consumer, unread, ends):
+        while options.records_max is None or printer.taken < options.records_max:
+            if not await _unread(consumer, unread, ends):
                 return
-            wanted = POLL_RECORDS if records_max is None else min(records_max - printed, POLL_RECORDS)
-            records = await consumer.poll(POLL_MS, wanted)
-            for record in records:
-                if ends is None or record.offset < ends[TopicPartition(record.topic, record.partition)]:
-                    out.write(formatter(record))
-                    printed += 1
-            if records:
-                out.flush()
-                if progress is not None:
-                    progress.update(time.monotonic(), f"{printed} records")
+            records = [
+                record
+                for record in await consumer.poll(POLL_MS, POLL_RECORDS)
+                if record.offset < ends[TopicPartition(record.topic, record.partition)]
+            ]
+            looked_at += await printer.take(records, options.records_max)
+            if progress is not None:
+                progress.update(looked_at)
     finally:
         if progress is not None:
             progress.clear()
+
+
+async def _print_new(consumer: Consumer, options: ReadOptions, printer: RecordPrinter) -> None:
+    """From where the consumer is on, without end."""
+    while options.records_max is None or printer.taken < options.records_max:
+        records: list[Record] = await consumer.poll(POLL_MS, POLL_RECORDS)
+        await printer.take(records, options.records_max)
 
 
 async def _unread(

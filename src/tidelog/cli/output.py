@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,9 +29,24 @@ def plain(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def counted(number: int, what: str) -> str:
-    """`1 broker`, `2 brokers`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def json_text(value: Any) -> str:
+    """Compact JSON; half of a surrogate pair, which UTF-8 cannot say, stays an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def coloured() -> bool:
+    """True if standard output is a terminal that may be written to in colours (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def counted(number: int, what: str, many: str | None = None) -> str:
+    """`1 broker`, `2 brokers`; `many`: a plural that does not only add an s."""
+    return f"{number} {what}" if number == 1 else f"{number} {many or what + 's'}"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
@@ -120,3 +136,48 @@ class ProgressLine:
             sys.stderr.write("\r" + " " * self._width + "\r")
             sys.stderr.flush()
             self._width = 0
+
+
+class ProgressMeter:
+    """How far work is: the count, the rate and, where the total is known, the remaining time.  Shown once the work has
+    taken two seconds."""
+
+    AFTER_SECONDS = 2.0
+
+    def __init__(self, noun: str, total: int | None = None, of_bytes: bool = False) -> None:
+        """`total`: of `update`'s `position`; `of_bytes`: the position counts bytes of the input and not `noun`s."""
+        self._noun = noun
+        self._total = total
+        self._of_bytes = of_bytes
+        self._line = ProgressLine()
+        self._began = time.monotonic()
+
+    def update(self, count: int, position: int | None = None, more: str = "") -> None:
+        now = time.monotonic()
+        seconds = now - self._began
+        if seconds < self.AFTER_SECONDS:
+            return
+        done = count if position is None else position
+        total = None if self._of_bytes else self._total
+        text = progress_text(self._noun, count, total, seconds) + more
+        self._line.update(now, text + remaining_text(done, self._total, seconds))
+
+    def clear(self) -> None:
+        self._line.clear()
+
+
+def progress_text(noun: str, count: int, total: int | None, seconds: float) -> str:
+    """`1,200 of 5,000 records, 600/s`"""
+    of = f" of {total:,}" if total is not None and total >= count else ""
+    plural = noun if (total if of else count) == 1 else noun + "s"
+    return f"{count:,}{of} {plural}, {count / seconds:,.0f}/s"
+
+
+def remaining_text(done: int, total: int | None, seconds: float) -> str:
+    """`, about 6 s left`; empty when nobody can know."""
+    if total is None or not 0 < done <= total:
+        return ""
+    left = int(seconds * (total - done) / done + 0.5)
+    if left < 120:
+        return f", about {left} s left"
+    return f", about {left // 60} min left" if left < 7_200 else f", about {left // 3_600} h left"

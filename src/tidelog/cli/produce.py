@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from tidelog.cli.input_lines import Lines, LineTooLong
-from tidelog.cli.output import ProgressLine, bytes_text, print_json
+from tidelog.cli.output import ProgressMeter, bytes_text, counted, print_json
+from tidelog.cli.records.record_lines import BadRecord, Headers, ParsedRecord, parse_record, to_bytes
+from tidelog.cli.records.schema_codec import BadValue, Codec, SchemaCodecs, schema_options
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 
 if TYPE_CHECKING:
@@ -23,10 +26,19 @@ REQUEST_BYTES = 16 * 1024 * 1024
 INTERRUPTED = 130
 
 
-def _headers(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> list[tuple[str, bytes | None]]:
-    found: list[tuple[str, bytes | None]] = []
+class LineFormat(NamedTuple):
+    """How a line becomes a record.  `separator`: between key and value, for lines of text; `headers` and `partition`: of
+    every record that has none of its own."""
+
+    json: bool
+    separator: bytes | None
+    headers: Headers
+    partition: int | None
+    by_key: bool
+
+
+def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Headers:
+    found: Headers = []
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
@@ -52,16 +64,34 @@ def _separator(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.command(
     help=command_help(
         "Write every line of standard input as a record to TOPIC.  A topic that does not exist is created if the "
-        "broker allows that (auto.create.topics.enable).  Prints how many records the broker has acknowledged.",
+        "broker allows that (auto.create.topics.enable).  Prints how many records the broker has acknowledged.\n\n"
+        "With --input json each line is a record as `tidelog consume --json` prints it: value (null is a tombstone) or "
+        "value_base64, and if there are any key or key_base64, headers, partition, timestamp.  A value that is no text is "
+        "written as JSON, or in the schema of --value-schema.",
         """
 echo hello | tidelog produce greetings
 tidelog produce orders --key-separator : --header source=shop < orders.txt
 tail -f app.log | tidelog produce logs --compression zstd --acks 1
+tidelog consume orders --json | tidelog produce orders-copy --input json
+echo '{"key": "a", "value": {"total": 5}}' | tidelog produce orders --input json --value-schema registry
 """,
         '{"topic", "records": N, "value_bytes": N, "failed": N, "partitions": {PARTITION: N}}',
     )
 )
 @click.argument("topic")
+@click.option(
+    "--input",
+    "given",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What a line has: the value, or a record in JSON.",
+)
+@click.option(
+    "--by-key",
+    is_flag=True,
+    help="Choose partitions by key, also for records in JSON that name theirs.",
+)
 @click.option(
     "--key-separator",
     callback=_separator,
@@ -90,18 +120,27 @@ tail -f app.log | tidelog produce logs --compression zstd --acks 1
 )
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @broker_options
+@schema_options
 def produce(
     session: Session,
     topic: str,
+    given: str,
+    by_key: bool,
     key_separator: bytes | None,
-    headers: list[tuple[str, bytes | None]],
+    headers: Headers,
     compression: str,
     partition: int | None,
     acks: str,
+    schemas: Callable[[str], SchemaCodecs],
 ) -> None:
+    if given == "json" and key_separator is not None:
+        raise click.UsageError("--key-separator is for lines of text: records in JSON have their keys.")
+    if by_key and partition is not None:
+        raise click.UsageError("--by-key cannot be used with --partition.")
     if sys.stdin is None:
         raise Failure("standard input is closed: there are no lines to read")
-    work = Work(session, topic, key_separator, headers, partition)
+    lines = LineFormat(given == "json", key_separator, headers, partition, by_key)
+    work = Work(session, topic, lines, schemas(topic))
     problem: str | None = None
     interrupted = False
     try:
@@ -123,10 +162,11 @@ def produce(
             }
         )
     elif work.written or problem is None:
-        click.echo(f"{work.written} records written to {topic}")
+        click.echo(f"{counted(work.written, 'record')} written to {topic}")
     problem = problem or work.first_problem
     if work.failed:
-        problem = f"{work.failed} records were not written: {problem}"
+        were = "was" if work.failed == 1 else "were"
+        problem = f"{counted(work.failed, 'record')} {were} not written: {problem}"
     if problem is not None:
         raise Failure(problem)
     if interrupted:
@@ -140,21 +180,19 @@ class Work:
         self,
         session: Session,
         topic: str,
-        separator: bytes | None,
-        headers: list[tuple[str, bytes | None]],
-        partition: int | None,
+        lines: LineFormat,
+        codecs: SchemaCodecs,
     ) -> None:
         self.written = 0
         self.failed = 0
         self.value_bytes = 0
         self.partitions: dict[int, int] = {}
         self.first_problem: str | None = None
-        self.progress = ProgressLine()
+        self.progress = ProgressMeter("record", _input_bytes(), of_bytes=True)
         self._session = session
         self._topic = topic
-        self._separator = separator
-        self._headers = headers
-        self._partition = partition
+        self._lines = lines
+        self._codecs = codecs
         self._sent: deque[Delivery] = deque()
 
     async def run(self, compression: str, acks: str) -> None:
@@ -181,12 +219,15 @@ class Work:
         await producer.start()
         try:
             known = await producer.partitions_for(self._topic)
-            if self._partition is not None and self._partition not in known:
-                last = max(known)
-                raise Failure(f"topic {self._topic!r} has no partition {self._partition}: it has 0 to {last}")
+            wanted = self._lines.partition
+            if wanted is not None and wanted not in known:
+                raise Failure(f"topic {self._topic!r} has no partition {wanted}: it has 0 to {max(known)}")
+            for codec in self._codecs:
+                if codec is not None:
+                    await codec.prepare_writing()
             if sys.stdin.isatty():
                 click.echo("one record per line; end with Ctrl-D", err=True)
-            await self._send_lines(producer)
+            await self._send_lines(producer, set(known))
         except asyncio.CancelledError:
             # Ctrl-C: records that were read are still delivered, then the command ends as interrupted.
             await producer.flush()
@@ -195,26 +236,31 @@ class Work:
             await producer.close()
             self._count(everything=True)
 
-    async def _send_lines(self, producer: Producer) -> None:
-        import time
-
-        number = 0
+    async def _send_lines(self, producer: Producer, partitions: set[int]) -> None:
+        number, read_bytes = 0, 0
         lines = Lines(sys.stdin.fileno(), line_bytes_max=BUFFER_BYTES // 2)
         try:
             async for chunk in lines:
                 for line in chunk:
                     number += 1
-                    key, value = self._split(line, number)
-                    sent = await producer.send(
-                        self._topic, value, key=key, headers=self._headers, partition=self._partition
+                    read_bytes += len(line) + 1
+                    record = self._record(line, number, partitions)
+                    if record is None:
+                        continue
+                    sent = await producer.send_bytes(
+                        self._topic,
+                        record.value,
+                        record.key,
+                        record.headers,
+                        record.timestamp,
+                        record.partition,
                     )
                     self._sent.append(sent)
-                    self.value_bytes += len(value)
+                    self.value_bytes += len(record.value or b"")
                 self._count()
                 if self.failed:
                     return
-                done = f"{self.written} records, {bytes_text(self.value_bytes)} written"
-                self.progress.update(time.monotonic(), done)
+                self.progress.update(self.written, read_bytes, f", {bytes_text(self.value_bytes)}")
         except LineTooLong:
             raise Failure(
                 f"line {number + 1} is longer than {BUFFER_BYTES // 2} bytes: check that the input is text"
@@ -222,12 +268,41 @@ class Work:
         finally:
             lines.close()
 
+    def _record(self, line: bytes, number: int, partitions: set[int]) -> ParsedRecord | None:
+        """The record of a line, its key and value in bytes; None for an empty line between records in JSON."""
+        form = self._lines
+        if form.json and not line.strip():
+            return None
+        try:
+            if form.json:
+                record = parse_record(line)
+            else:
+                key, value = self._split(line, number)
+                record = ParsedRecord(key, value, [], None, None)
+            record = record._replace(
+                key=_in_bytes(record.key, self._codecs.key, form.json),
+                value=_in_bytes(record.value, self._codecs.value, form.json),
+            )
+        except (BadRecord, BadValue) as problem:
+            raise Failure(f"line {number} cannot be written: {problem}") from None
+        partition = None if form.by_key else record.partition
+        if partition is not None and form.partition is None and partition not in partitions:
+            raise Failure(
+                f"line {number} cannot be written: topic {self._topic!r} has no partition {partition}: use --by-key to "
+                "choose partitions by key"
+            )
+        return record._replace(
+            headers=[*record.headers, *form.headers],
+            partition=partition if form.partition is None else form.partition,
+        )
+
     def _split(self, line: bytes, number: int) -> tuple[bytes | None, bytes]:
-        if self._separator is None:
+        separator = self._lines.separator
+        if separator is None:
             return None, line
-        key, found, value = line.partition(self._separator)
+        key, found, value = line.partition(separator)
         if not found:
-            raise Failure(f"line {number} has no key separator {self._separator.decode(errors='replace')!r}")
+            raise Failure(f"line {number} has no key separator {separator.decode(errors='replace')!r}")
         return key, value
 
     def _count(self, everything: bool = False) -> None:
@@ -242,3 +317,35 @@ class Work:
             else:
                 self.failed += 1
                 self.first_problem = self.first_problem or str(problem or "interrupted")
+
+
+def _in_bytes(part: Any, codec: Codec | None, json: bool) -> bytes | None:
+    """Bytes that came as base64 are written as they are; a line of text is JSON for a schema, or a string if it is none."""
+    if part is None or codec is None:
+        return to_bytes(part)
+    if isinstance(part, bytes):
+        return part if json else codec.encode(_json_or_text(part))
+    return codec.encode(part)
+
+
+def _json_or_text(line: bytes) -> Any:
+    import json
+
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            raise BadValue("it is not UTF-8 text") from None
+
+
+def _input_bytes() -> int | None:
+    """The size of standard input, if it is a file."""
+    import stat
+
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

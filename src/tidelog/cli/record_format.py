@@ -1,13 +1,14 @@
-"""A record as a line of text, by a format like kcat's; or as JSON.  Pure."""
+"""A record as a line of text, by a format like kcat's; or as JSON.  Key and value are bytes, or the JSON that a schema
+made of them.  Pure."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.output import data_fields
+from tidelog.cli.output import data_fields, json_text
 
 if TYPE_CHECKING:
     from tidelog.aio import Record
@@ -54,17 +55,52 @@ def record_formatter(text: str) -> Formatter:
 
 
 def json_line(record: Record) -> bytes:
-    shape = {
+    return json.dumps(record_fields(record), ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+
+
+def coloured_json(record: Record) -> bytes:
+    """For a terminal: names dim, texts green, control characters as escapes."""
+    text = json.dumps(record_fields(record), ensure_ascii=False)
+    text = "".join(
+        character if character.isprintable() else json.dumps(character)[1:-1] for character in text
+    )
+    return _STRING.sub(_painted, text).encode(errors="backslashreplace") + b"\n"
+
+
+_STRING = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?')
+
+
+def _painted(match: re.Match[str]) -> str:
+    text, colon = match.groups()
+    return f"\x1b[2m{text}\x1b[0m{colon}" if colon else f"\x1b[32m{text}\x1b[0m"
+
+
+def record_fields(record: Record) -> dict[str, Any]:
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "timestamp_type": record.timestamp_type,
-        **data_fields("key", record.key),
-        **data_fields("value", record.value),
+        **_part_fields("key", record.key),
+        **_part_fields("value", record.value),
         "headers": [{"name": name, **data_fields("value", value)} for name, value in record.headers],
     }
-    return json.dumps(shape, ensure_ascii=False).encode() + b"\n"
+
+
+def _part_fields(name: str, part: Any) -> dict[str, Any]:
+    return data_fields(name, part) if part is None or isinstance(part, bytes) else {name: part}
+
+
+def _bytes(part: Any) -> bytes | None:
+    if part is None or isinstance(part, bytes):
+        return part
+    return (part if isinstance(part, str) else json_text(part)).encode(errors="backslashreplace")
+
+
+def _size(part: Any) -> bytes:
+    data = _bytes(part)
+    return b"%d" % (-1 if data is None else len(data))
 
 
 def _escaped(escape: str) -> bytes:
@@ -82,14 +118,14 @@ def _header_list(record: Record) -> bytes:
 
 
 _FIELDS: dict[str, Formatter] = {
-    "v": lambda record: record.value or b"",
-    "s": lambda record: record.value or b"",
-    "k": lambda record: record.key or b"",
+    "v": lambda record: _bytes(record.value) or b"",
+    "s": lambda record: _bytes(record.value) or b"",
+    "k": lambda record: _bytes(record.key) or b"",
     "h": _header_list,
     "t": lambda record: record.topic.encode(),
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
     "T": lambda record: b"%d" % record.timestamp,
-    "S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
-    "K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
+    "S": lambda record: _size(record.value),
+    "K": lambda record: _size(record.key),
 }

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import click
@@ -15,6 +15,9 @@ import click
 from tidelog.cli.command_config import RegistryLogin, read_registry_login
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, answer_options, command_config_option, command_help
+
+if TYPE_CHECKING:
+    from tidelog.schema.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,20 +38,31 @@ class RegistrySession(NamedTuple):
     login: RegistryLogin
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        from tidelog.schema import Registry, RegistryError
+        from tidelog.schema import RegistryError
 
         try:
-            registry = Registry(
-                self.urls.split(","),
-                username=self.login.username,
-                password=self.login.password,
-                token=self.login.token,
-                ssl_context=self.login.context,
-                timeout_ms=self.timeout_ms,
-            )
-            return registry.ask(method, path, body)
-        except (RegistryError, ValueError) as problem:
+            return registry_of(self.urls, self.login, self.timeout_ms).ask(method, path, body)
+        except RegistryError as problem:
             raise Failure(str(problem)) from None
+
+
+def registry_of(urls: str, login: RegistryLogin, timeout_ms: int) -> Registry:
+    """The client of the schema registry."""
+    from tidelog.schema import Registry
+
+    if login.of_brokers:
+        _check_encrypted(urls)
+    try:
+        return Registry(
+            urls.split(","),
+            username=login.username,
+            password=login.password,
+            token=login.token,
+            ssl_context=login.context,
+            timeout_ms=timeout_ms,
+        )
+    except ValueError as problem:
+        raise Failure(str(problem)) from None
 
 
 def _check_encrypted(urls: str) -> None:
@@ -63,6 +77,17 @@ def _check_encrypted(urls: str) -> None:
             )
 
 
+registry_option = click.option(
+    "--registry",
+    envvar="TIDELOG_REGISTRY",
+    default=REGISTRY,
+    show_default=True,
+    show_envvar=True,
+    metavar="URL[,...]",
+    help="The HTTP port of any broker; several with commas between.",
+)
+
+
 def registry_options(command: F) -> F:
     """Adds --registry, --command-config, --timeout and --json; the command gets a `RegistrySession` first."""
 
@@ -71,8 +96,6 @@ def registry_options(command: F) -> F:
         *args: Any, registry: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
     ) -> Any:
         login = RegistryLogin() if command_config is None else read_registry_login(command_config)
-        if login.of_brokers:
-            _check_encrypted(registry)
         session = RegistrySession(registry, max(1, int(timeout * 1000)), as_json, login)
         return command(session, *args, **kwargs)
 
@@ -83,15 +106,7 @@ def registry_options(command: F) -> F:
             "A properties file with the log-in: basic.auth.user.info or bearer.auth.token and ssl.ca.location, or the "
             "log-in to the brokers."
         ),
-        click.option(
-            "--registry",
-            envvar="TIDELOG_REGISTRY",
-            default=REGISTRY,
-            show_default=True,
-            show_envvar=True,
-            metavar="URL[,...]",
-            help="The HTTP port of any broker; several with commas between.",
-        ),
+        registry_option,
     ):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]

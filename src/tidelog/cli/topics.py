@@ -1,4 +1,4 @@
-"""`tidelog topics`: create, list, describe, alter, delete."""
+"""`tidelog topics`: create, list, describe, alter; `topic_deletion` has the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.disks import disks
-from tidelog.cli.output import bytes_text, print_json, print_table
+from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
+from tidelog.cli.topic_deletion import delete, delete_records
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, CreatedTopic, Topic
@@ -90,7 +91,7 @@ async def _create(
         print_json({"created": made, "existing": existing})
     else:
         for one in created.values():
-            click.echo(f"created {one.name}: {_count(one.partitions, 'partition')}")
+            click.echo(f"created {one.name}: {counted(one.partitions, 'partition')}")
         for name in existing if if_not_exists else ():
             click.echo(f"{name} already exists")
     if problems:
@@ -292,51 +293,12 @@ async def _alter(
         f"{key} reset to its default" for key in unset
     ]
     if partitions is not None:
-        done.append(_count(partitions, "partition"))
+        done.append(counted(partitions, "partition"))
     click.echo(f"altered {name}: {', '.join(done)}")
 
 
-@topics.command(
-    help=command_help(
-        "Delete topics with all of their records.",
-        """
-tidelog topics delete greetings
-tidelog topics delete old-1 old-2 --if-exists
-""",
-        '{"deleted": [NAME...], "missing": [NAME...]}',
-    )
-)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--if-exists", is_flag=True, help="Do not fail if a topic does not exist.")
-@broker_options
-def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
-    run(_delete(session, names, if_exists))
-
-
-async def _delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
-    from tidelog.errors import TidelogError, UnknownTopicOrPartition
-
-    deleted, missing, problems = [], [], []
-    async with session.admin() as admin:
-        for name in dict.fromkeys(names):
-            try:
-                await admin.delete_topics([name])
-                deleted.append(name)
-            except UnknownTopicOrPartition as problem:
-                missing.append(name)
-                if not if_exists:
-                    problems.append(str(problem))
-            except TidelogError as problem:
-                problems.append(str(problem))
-    if session.json:
-        print_json({"deleted": deleted, "missing": missing})
-    else:
-        for name in deleted:
-            click.echo(f"deleted {name}")
-        for name in missing if if_exists else ():
-            click.echo(f"{name} does not exist")
-    if problems:
-        raise Failure(*problems)
+topics.add_command(delete)
+topics.add_command(delete_records)
 
 
 def _summary(topic: Topic) -> dict[str, Any]:
@@ -351,7 +313,3 @@ def _summary(topic: Topic) -> dict[str, Any]:
 
 def _replication(topic: Topic) -> int:
     return max((len(one.replicas) for one in topic.partitions), default=0)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -12,6 +12,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
+from tidelog.config.applicability import known_settings, settings_without_effect, without_controllers
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
@@ -97,6 +98,8 @@ class BrokerConfig:
     broker_rack: str | None = None
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
+    controlled_shutdown_enable: bool = True
+    controller_listener_names: tuple[str, ...] = ()
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
     default_replication_factor: int = 1
@@ -161,6 +164,9 @@ class BrokerConfig:
     log_cleaner_dedupe_buffer_size: int = 134_217_728
     log_cleaner_enable: bool = True
     log_dirs: tuple[str, ...] = ("data",)
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 300_000
     max_connection_creation_rate: int = (1 << 31) - 1
     max_connections: int = (1 << 31) - 1
@@ -177,6 +183,7 @@ class BrokerConfig:
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
+    process_roles: tuple[str, ...] = ("broker", "controller")
     producer_id_expiration_ms: int = 86_400_000
     queued_max_request_bytes: int = -1
     quota_consumer_default: int = (1 << 63) - 1
@@ -185,12 +192,15 @@ class BrokerConfig:
     quota_window_size_seconds: int = 1
     replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
+    replica_fetch_min_bytes: int = 1
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_response_max_bytes: int = 10_485_760
     replica_fetch_wait_max_ms: int = 500
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
     replica_lag_time_max_ms: int = 30_000
     replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
+    request_timeout_ms: int = 30_000
     sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
     security_inter_broker_protocol: str = "PLAINTEXT"
     share_coordinator_snapshot_update_records_per_snapshot: int = 500
@@ -264,6 +274,8 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
+    without_effect: tuple[tuple[bool, str], ...] = field(default=(), compare=False, repr=False)
+    """What a start says of settings that do nothing: (whether it is a warning, the line)."""
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict, repr=False, compare=False)
     """By the name of a listener."""
@@ -278,7 +290,10 @@ class BrokerConfig:
         dynamic_all: Mapping[str, str] = _NOTHING,
         dynamic_here: Mapping[str, str] = _NOTHING,
     ) -> BrokerConfig:
-        """Parses text, layer by layer; InvalidConfig for the first setting that is unknown or impossible."""
+        """Parses text, layer by layer; InvalidConfig for the first value that is impossible.  Settings that nobody knows are
+        left out: `settings_without_effect` names them."""
+        without_effect = tuple(settings_without_effect(given, BROKER_SETTINGS))
+        given = without_controllers(known_settings(given, BROKER_SETTINGS))
         plain, _ = split_overrides(given)
         values = _one_node_id(_parsed(plain))
         if "log.dirs" not in values and "log.dir" in values:
@@ -291,7 +306,7 @@ class BrokerConfig:
             if changes.get(name) is not None:
                 changes[name] = parse_address(changes[name], name.replace("_", "."))
         start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
-        start = replace(start, **_security(start))
+        start = replace(start, **_security(start), without_effect=without_effect)
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)
 

@@ -66,9 +66,9 @@ def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         if isinstance(value, int) and not isinstance(value, bool):
             least, most = _bounds(name, broker)
             if least is not None and value < least:
-                raise InvalidConfig(f"{name} cannot be {value}: {_bound_name(name, 'min')} is {least}")
+                raise InvalidConfig(f"{name} must be greater than or equal to {_bound_name(name, 'min')}")
             if most is not None and value > most:
-                raise InvalidConfig(f"{name} cannot be {value}: {_bound_name(name, 'max')} is {most}")
+                raise InvalidConfig(f"{name} must be less than or equal to {_bound_name(name, 'max')}")
 
 
 def inherited(name: str, broker: BrokerConfig) -> Value:

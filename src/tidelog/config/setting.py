@@ -2,12 +2,14 @@
 
 A table is text with two lines per setting, so that settings can be read and compared at a glance:
 
-    name type default [allowed] [built] [dynamic] [internal] [unlisted]
+    name type default [allowed] [built|n/a:WHY|of:FEATURE] [dynamic] [internal] [unlisted]
       One line of documentation.
 
 `null` and `""` stand for no value and an empty value.  `allowed` is a choice of words and ranges, as in `-1|1..9` or `0..`.
-*built* means that Tidelog acts on the setting; any other setting may only have its default value, so that no value is
-accepted and then ignored.  *dynamic* settings can be changed while the broker runs; *internal* settings are not listed;
+*built* means that Tidelog acts on the setting.  *n/a* is a setting that cannot mean anything here: every value is
+accepted, and a start says why it has no effect.  Any other setting may only have its default value until its feature
+(*of*) is built.
+*dynamic* settings can be changed while the broker runs; *internal* settings are not listed;
 *unlisted* settings are listed only if they are set.
 """
 
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tidelog.config.tables.inapplicable import FEATURES, NOT_APPLICABLE
 from tidelog.errors import InvalidConfig
 
 
@@ -75,6 +78,10 @@ class Setting:
     allowed: tuple[AllowedRange | str, ...]
     doc: str
     built: bool
+    why_not: str
+    """Why the setting is not applicable; empty when it acts, or will."""
+    feature: str
+    """What the setting waits for."""
     dynamic: bool
     internal: bool
     unlisted: bool
@@ -89,18 +96,18 @@ class Setting:
 
     @property
     def documentation(self) -> str:
-        return (
-            self.doc
-            if self.built
-            else f"{self.doc} Tidelog does not act on it yet and takes only the default."
-        )
+        if self.built:
+            return self.doc
+        if self.why_not:
+            return f"{self.doc} Not applicable to Tidelog: {self.why_not}"
+        return f"{self.doc} Tidelog does not act on it yet and takes only the default."
 
     def parse(self, text: str | None) -> Value:
         """The value of `text`; InvalidConfig if it has the wrong type or is not allowed."""
         if text is None:
             if self.default is None:
                 return None
-            raise self._refused(None, "it needs a value")
+            raise InvalidConfig(f"Null value not supported for {self.name}")
         try:
             value = _read(self.kind, text.strip())
         except ValueError as problem:
@@ -111,9 +118,11 @@ class Setting:
     def accept(self, text: str | None) -> Value:
         """Like `parse`, but also refuses a value that would have no effect in Tidelog."""
         value = self.parse(text)
-        if not self.built and value != self.default:
+        if not self.built and not self.why_not and value != self.default:
             kept = "unset" if self.default is None else f"{self.text(self.default)!r}"
-            raise NotBuilt(f"{self.name} is known but not built in Tidelog yet: it must stay {kept}")
+            raise NotBuilt(
+                f"{self.name} is known but not built in Tidelog yet ({self.feature}): it must stay {kept}"
+            )
         return value
 
     def text(self, value: Value) -> str | None:
@@ -136,9 +145,21 @@ class Setting:
                 raise self._refused(text, "an entry is empty")
             outside = [entry for entry in value if not self._allows(entry)]
             if outside:
-                raise self._refused(text, f"{outside[0]!r} is not one of {self.limits()}")
+                raise self._refused(text, f"String must be one of: {self.limits()}", outside[0])
         elif not self._allows(value):
-            raise self._refused(text, f"it must be {'one of ' * (len(self.allowed) > 1)}{self.limits()}")
+            raise self._refused(text, self._bounds_broken(value))
+
+    def _bounds_broken(self, value: Value) -> str:
+        """In Apache Kafka's words, where Kafka has such a bound."""
+        if len(self.allowed) == 1 and isinstance(bounds := self.allowed[0], AllowedRange):
+            assert isinstance(value, int | float)
+            if value < bounds.least:
+                return f"Value must be at least {bounds.least:.15g}"
+            return f"Value must be no more than {bounds.most:.15g}"
+        if len(self.allowed) == 2 and isinstance(bounds := self.allowed[1], AllowedRange):
+            return f"Value must be between {bounds.least:.15g} and {bounds.most:.15g} or equal to {self.allowed[0]}"
+        kind = "String" if self.kind is SettingKind.STRING else "Value"
+        return f"{kind} must be one of: {self.limits()}"
 
     def _allows(self, value: Value) -> bool:
         if not self.allowed:
@@ -151,28 +172,27 @@ class Setting:
                 return True
         return False
 
-    def _refused(self, text: str | None, why: str) -> InvalidConfig:
-        shown = "" if self.sensitive else f" {text!r}"
-        return InvalidConfig(
-            f"{self.name} cannot be{shown}: {why}" if text is not None else f"{self.name}: {why}"
-        )
+    def _refused(self, text: str, why: str, entry: str | None = None) -> InvalidConfig:
+        """`entry`: of a list, the one that is not allowed."""
+        shown = "[hidden]" if self.sensitive else text if entry is None else entry
+        return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {why}")
 
 
 def _read(kind: SettingKind, text: str) -> Value:
     if kind is SettingKind.BOOLEAN:
         if text.lower() not in ("true", "false"):
-            raise ValueError("it must be true or false")
+            raise ValueError("Expected value to be either true or false")
         return text.lower() == "true"
     if kind in _BITS:
         if not _WHOLE.fullmatch(text) or len(text) > 20:
-            raise ValueError("it must be a whole number")
+            raise ValueError(f"Not a number of type {kind.name}")
         number, bound = int(text), 1 << (_BITS[kind] - 1)
         if not -bound <= number < bound:
-            raise ValueError(f"it must be a whole number from {-bound} to {bound - 1}")
+            raise ValueError(f"Not a number of type {kind.name}")
         return number
     if kind is SettingKind.DOUBLE:
         if not _DECIMAL.fullmatch(text):
-            raise ValueError("it must be a number")
+            raise ValueError(f"Not a number of type {kind.name}")
         return float(text)
     if kind is SettingKind.LIST:
         # A repeated entry counts once, as in Kafka.
@@ -207,6 +227,9 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
     name, kind_name, default_text, *rest = facts
     kind = SettingKind[kind_name.upper()]
     flags = {word for word in rest if word in ("built", "dynamic", "internal", "unlisted")}
+    why_not = [NOT_APPLICABLE[word.removeprefix("n/a:")] for word in rest if word.startswith("n/a:")]
+    feature = [FEATURES[word.removeprefix("of:")] for word in rest if word.startswith("of:")]
+    rest = [word for word in rest if not word.startswith(("n/a:", "of:"))]
     allowed = [_read_option(option) for word in rest if word not in flags for option in word.split("|")]
     default = None if default_text == "null" else _read(kind, "" if default_text == '""' else default_text)
     return Setting(
@@ -216,6 +239,8 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
         tuple(allowed),
         doc,
         "built" in flags,
+        "".join(why_not),
+        "".join(feature),
         "dynamic" in flags,
         "internal" in flags,
         "unlisted" in flags,
@@ -241,4 +266,6 @@ def unknown(name: str, names: Iterable[str], kind: str) -> str:
     import difflib  # loaded only for an error: it is slow to load
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"unknown {kind} {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
+    of = kind.removesuffix("setting").strip()
+    text = f"Unknown {of} config name: {name}" if of else f"unknown {kind} {name!r}"
+    return text + (f": did you mean {near[0]!r}?" if near else "")

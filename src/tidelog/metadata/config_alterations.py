@@ -43,16 +43,12 @@ def altered(
             after.pop(name, None)
             continue
         if value is None:
-            raise errors.InvalidRequest(
-                f"Setting {name} has no value: delete the setting to get the default."
-            )
+            raise errors.InvalidRequest(f"Null value not supported for : {name}")
         if action is Action.SET:
             after[name] = value
             continue
         if find(settings, name, what).kind is not SettingKind.LIST:
-            raise errors.InvalidConfig(
-                f"Setting {name} is not a list: APPEND and SUBTRACT do not apply to it."
-            )
+            raise errors.InvalidConfig(f"Can't {action.name} to key {name} because its type is not LIST.")
         held = _entries(after.get(name, effective.get(name) or ""))
         given = _entries(value)
         if action is Action.APPEND:

@@ -238,9 +238,7 @@ class Controller:
         def attempt(image: Image) -> tuple[None, Swap]:
             topic = image.topics.get(name)
             if topic is None:
-                raise errors.UnknownTopicOrPartition(
-                    f"Topic {name!r} does not exist: check the name, or create the topic."
-                )
+                raise errors.UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             configs = image.topic_configs.get(name, NO_CONFIGS)
             after = change(configs.values)
             parsed = TopicConfig.of(after, self._config.topic_defaults)
@@ -300,7 +298,7 @@ class Controller:
             def attempt(image: Image, name: TopicPartition = name) -> tuple[None, Swap]:
                 topic, partition = image.topics.get(name.topic), image.partition(*name)
                 if topic is None or partition is None:
-                    raise errors.UnknownTopicOrPartition(f"Partition {name} does not exist: check the name.")
+                    raise elections.unknown_partition(name, topic is not None)
                 live = frozenset(broker.node_id for broker in image.live_brokers)
                 if unclean:
                     record = elections.elect_unclean(partition, live, (chosen or {}).get(name))
@@ -328,7 +326,7 @@ class Controller:
             ) -> tuple[None, Swap]:
                 topic, partition = image.topics.get(name.topic), image.partition(*name)
                 if topic is None or partition is None:
-                    raise errors.UnknownTopicOrPartition(f"Partition {name} does not exist: check the name.")
+                    raise reassignments.unknown_partition(name, topic is not None)
                 if target is None:
                     record: PartitionRecord | None = reassignments.cancel(partition)
                 else:
@@ -471,10 +469,10 @@ def _delete(
     for name in wanted:
         topic = image.topics.get(name) if isinstance(name, str) else image.topic_by_id(name)
         if topic is None and isinstance(name, str):
-            answers.append(errors.UnknownTopicOrPartition(f"Topic {name!r} does not exist: check the name."))
+            answers.append(errors.UnknownTopicOrPartition("This server does not host this topic-partition."))
             continue
         if topic is None:
-            answers.append(errors.UnknownTopicId(f"No topic has the id {name}: check the id."))
+            answers.append(errors.UnknownTopicId("This server does not host this topic ID."))
             continue
         answers.append(topic)
         if topic.id in gone:

@@ -21,7 +21,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.metadata.image import Image, PartitionImage, TopicImage
 from tidelog.metadata.records import Cause, PartitionRecord, Replicas, Tail
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 EPOCHS_LEFT_OUT = 1 << 20
 
@@ -150,7 +150,7 @@ def elect_preferred(partition: PartitionImage, live: Collection[NodeId]) -> Part
     """The first replica takes over, when it runs, is in sync and is not in doubt."""
     preferred = partition.replicas[0]
     if partition.leader == preferred:
-        raise errors.ElectionNotNeeded(f"No election is needed: broker {preferred} already leads.")
+        raise errors.ElectionNotNeeded("Leader election not needed for topic partition.")
     if not can_be_preferred(partition, live):
         raise errors.PreferredLeaderNotAvailable(
             f"The preferred leader, broker {preferred}, is not running or not in sync."
@@ -171,9 +171,7 @@ def elect_unclean(
     """A live replica takes over from nobody: without loss if that is possible, else `chosen`, or the one that probably
     loses least."""
     if partition.leader is not None and partition.leader in live:
-        raise errors.ElectionNotNeeded(
-            f"No election is needed: broker {partition.leader} leads and is running."
-        )
+        raise errors.ElectionNotNeeded("Leader election not needed for topic partition.")
     if chosen is not None and (chosen not in partition.replicas or chosen not in live):
         raise errors.EligibleLeadersNotAvailable(f"Broker {chosen} has no replica, or is not running.")
     clean = choose_leader(partition, live, live)
@@ -242,3 +240,8 @@ def _move_ended(partition: PartitionImage, reachable: Collection[NodeId]) -> Par
         adding=(),
         removing=(),
     )
+
+
+def unknown_partition(name: TopicPartition, topic_exists: bool) -> errors.TidelogError:
+    what = f"partition as {name}" if topic_exists else f"topic as {name.topic}"
+    return errors.UnknownTopicOrPartition(f"No such {what}")

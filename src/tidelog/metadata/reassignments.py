@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from tidelog import errors
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.records import PartitionRecord
-from tidelog.types import NodeId
+from tidelog.metadata.topics.placement import check_replicas
+from tidelog.types import NodeId, TopicPartition
 
 
 def begin(
@@ -18,7 +19,7 @@ def begin(
 ) -> PartitionRecord | None:
     """Reassigns the partition to the brokers in `target`, the preferred leader first; None if they hold it already.  A
     reassignment in progress is replaced.  `same_number`: refuse a change of the replication factor."""
-    _check(target, registered)
+    check_replicas(target, registered)
     wanted = tuple(NodeId(node) for node in target)
     had = tuple(node for node in partition.replicas if node not in partition.adding)
     if same_number and len(wanted) != len(had):
@@ -58,16 +59,6 @@ def cancel(partition: PartitionImage) -> PartitionRecord:
     return _changed(partition, in_sync=in_sync, replicas=had, adding=(), removing=())
 
 
-def _check(target: Sequence[int], registered: Collection[NodeId]) -> None:
-    if not target:
-        raise errors.InvalidReplicaAssignment("A partition needs at least one replica.")
-    if len(set(target)) != len(target):
-        raise errors.InvalidReplicaAssignment(f"The replicas name a broker twice: {list(target)}.")
-    missing = [node for node in target if node not in registered]
-    if missing:
-        raise errors.InvalidReplicaAssignment(f"Broker {missing[0]} is not registered.")
-
-
 def _changed(
     partition: PartitionImage,
     *,
@@ -89,3 +80,8 @@ def _changed(
         eligible=tuple(node for node in partition.eligible if node in replicas),
         doubts=tuple(tail for tail in partition.doubts if tail.node in replicas),
     )
+
+
+def unknown_partition(name: TopicPartition, topic_exists: bool) -> errors.TidelogError:
+    what = f"partition {name.topic}:{name.partition}" if topic_exists else f"a topic named {name.topic}"
+    return errors.UnknownTopicOrPartition(f"Unable to find {what}.")

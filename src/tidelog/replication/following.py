@@ -78,6 +78,7 @@ class Session:
         wanted: Mapping[Key, Wanted],
         broker_epoch: int,
         wait_ms: int,
+        bytes_min: int,
         bytes_max: int,
         partition_bytes: int,
     ) -> FetchRequest:
@@ -87,7 +88,7 @@ class Session:
         return FetchRequest(
             replica_state=ReplicaState(self._node, broker_epoch),
             max_wait_ms=wait_ms,
-            min_bytes=1,
+            min_bytes=bytes_min,
             max_bytes=bytes_max,
             session_id=self._id,
             session_epoch=self._epoch,

@@ -133,7 +133,7 @@ class Partitions:
         if found is None:
             if isinstance(topic, bytes):
                 raise errors.UnknownTopicId(f"there is no topic with id {UUID(bytes=topic)}")
-            raise errors.UnknownTopicOrPartition(f"there is no topic {topic!r}")
+            raise errors.UnknownTopicOrPartition("This server does not host this topic-partition.")
         if not 0 <= index < len(found.partitions):
             raise errors.UnknownTopicOrPartition(
                 f"{found.name} has partitions 0 to {len(found.partitions) - 1}, not {index}"

@@ -18,7 +18,6 @@ from tidelog.types import NodeId
 
 SOFTWARE_VERSION = "broker"
 CONNECT_MS_MAX = 1_000
-REQUEST_MS_MAX = 30_000
 
 
 class PeerSecurity(Protocol):
@@ -51,7 +50,9 @@ class Peers:
         image: Callable[[], Image],
         listener: str,
         security: PeerSecurity | None = None,
+        request_timeout_ms: int = 30_000,
     ) -> None:
+        self._request_timeout_ms = request_timeout_ms
         self._security = security or PlainPeers()
         self._node = node
         self._network = network
@@ -106,7 +107,7 @@ class Peers:
             f"broker-{self._node}",
             SOFTWARE_VERSION,
             connect_timeout_ms=CONNECT_MS_MAX,
-            request_timeout_ms=REQUEST_MS_MAX,
+            request_timeout_ms=self._request_timeout_ms,
             tls=self._security.tls(),
             authenticate=None if login is None else partial(authenticate, login=login),
         )

@@ -186,6 +186,7 @@ class ReplicaFetcher:
             wanted,
             self._broker_epoch(),
             wait_ms,
+            config.replica_fetch_min_bytes,
             min(config.replica_fetch_response_max_bytes, self._bytes_max),
             config.replica_fetch_max_bytes,
         )

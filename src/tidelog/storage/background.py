@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 TICK_MS = 1000
 IDLE_FILES_MS = 60_000
-FIRST_MS = 30_000
 # Logs that are looked at before others get their turn on the loop, and logs opened for retention alone per tick.
 SLICE = 200
 OPENED_PER_TICK = 20
@@ -35,6 +34,8 @@ Committed = Callable[[TopicPartition], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
+    first_ms: int = 30_000
+    """From the start to the first look at retention, unless its interval is shorter."""
     retention_ms: int = 300_000
     recovery_points_ms: int = 60_000
     log_starts_ms: int = 60_000
@@ -66,7 +67,11 @@ class Background:
         self._chores = [
             _Chore(work, every_ms, now_ms + first_ms)
             for work, every_ms, first_ms in (
-                (self._check_retention, intervals.retention_ms, min(FIRST_MS, intervals.retention_ms)),
+                (
+                    self._check_retention,
+                    intervals.retention_ms,
+                    min(intervals.first_ms, intervals.retention_ms),
+                ),
                 (self._save_recovery_points, intervals.recovery_points_ms, intervals.recovery_points_ms),
                 (self._save_log_starts, intervals.log_starts_ms, intervals.log_starts_ms),
                 (self._save_committed, intervals.committed_ms, intervals.committed_ms),

@@ -137,10 +137,14 @@ class InnerBroker(LocalBroker):
         from tidelog.app.stores import METADATA_FILE
         from tidelog.app.surroundings import system
         from tidelog.config import BrokerConfig
+        from tidelog.errors import InvalidConfig
         from tidelog.metadata.sqlite.store import SqliteStore
 
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         config = BrokerConfig.of(self._settings())
+        for is_warning, line in config.without_effect:
+            if is_warning:  # a broker goes on; a test with a mistake must not
+                raise InvalidConfig(line)
         around = system(config)
 
         async def store(folder: str) -> SqliteStore:

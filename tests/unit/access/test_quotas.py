@@ -74,7 +74,7 @@ def test_connections_are_counted_by_address() -> None:
         ({}, "Invalid empty client quota entity"),
         ({"planet": "x"}, "Unhandled client quota entity type: planet"),
         ({"user": ""}, "Empty user not supported"),
-        ({"ip": "10.0.0.1", "user": "ann"}, "IP entity should not be combined"),
+        ({"ip": "10.0.0.1", "user": "ann"}, "IP entity shouldnot be combined"),
         ({"ip": "no such host"}, "no such host is not a valid IP"),
     ],
 )

@@ -29,7 +29,7 @@ OFFLINE = (
 # They ask the schema registry, over HTTP.
 REGISTRY = tuple(one for one in NAMES if one.startswith("schemas "))
 # They start something, and say when it is ready.
-PROCESSES = ("serve", "dev restart", "metadata serve", "pipeline run", "pipeline submit")
+PROCESSES = ("quickstart", "serve", "dev restart", "metadata serve", "pipeline run", "pipeline submit")
 
 
 def examples_of(text: str) -> list[str]:
@@ -38,12 +38,14 @@ def examples_of(text: str) -> list[str]:
 
 def test_the_commands_are_those_that_are_promised() -> None:
     assert NAMES == [
+        "quickstart",
         "serve",
         "dev restart",
         "metadata serve",
         "topics alter",
         "topics create",
         "topics delete",
+        "topics delete-records",
         "topics describe",
         "topics list",
         "configs describe",
@@ -128,7 +130,8 @@ def test_every_command_has_help_with_examples_that_parse(name: str) -> None:
     examples = examples_of(shown.output)
     assert examples
     for example in examples:
-        words = shlex.split(example[example.index("tidelog ") :].split(" | less")[0].split(" < ")[0])
+        last = re.split(r"\| (?=tidelog )", example)[-1]
+        words = shlex.split(last[last.index("tidelog ") :].split(" | less")[0].split(" < ")[0])
         assert words[0] == "tidelog" and " ".join(words[1:]).startswith(name)
         command = LEAVES[tuple(name.split())]
         arguments = words[1 + len(name.split()) :]

@@ -61,7 +61,6 @@ def test_the_file_yields_to_set_and_both_to_flags(served: list[BrokerConfig], tm
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--set", "num.partition=3"), "num.partitions"),
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--listen", "nonsense"), "listeners cannot be 'PLAINTEXT://nonsense'"),
         (("--config", "/nowhere/at/all"), "cannot read /nowhere/at/all: no such file or directory"),

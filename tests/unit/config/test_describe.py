@@ -104,8 +104,14 @@ def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:
 
 
 def test_a_setting_that_is_not_built_says_so() -> None:
-    (entry,) = describe_broker(BrokerConfig(), ["num.io.threads"])
+    (entry,) = describe_broker(BrokerConfig(), ["num.recovery.threads.per.data.dir"])
     assert "does not act on it yet" in entry.documentation
+
+
+def test_a_setting_that_is_not_applicable_shows_its_value_and_says_why() -> None:
+    (entry,) = describe_broker(BrokerConfig.of({"num.io.threads": "16"}), ["num.io.threads"])
+    assert (entry.value, entry.source) == ("16", SettingSource.STATIC_BROKER)
+    assert "no pool of threads" in entry.documentation
 
 
 def test_the_defaults_of_all_brokers_are_only_what_was_changed() -> None:

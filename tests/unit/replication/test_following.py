@@ -65,7 +65,7 @@ def test_a_session_names_partitions_once_and_then_what_changed() -> None:
 
     def named(**wanted: Wanted) -> tuple[list[int], list[int]]:
         keys = {"a": A, "b": B}
-        request = session.request({keys[name]: one for name, one in wanted.items()}, 7, 500, 1000, 100)
+        request = session.request({keys[name]: one for name, one in wanted.items()}, 7, 500, 1, 1000, 100)
         asked = [part.partition for topic in request.topics for part in topic.partitions]
         gone = [index for topic in request.forgotten_topics_data for index in topic.partitions]
         return asked, gone
@@ -90,7 +90,7 @@ def test_a_session_counts_its_requests() -> None:
     session = Session(3)
     seen = []
     for answer in (55, 55, 55, 0, 56):
-        request = session.request({A: Wanted(1, 0, 0, 0)}, 7, 500, 1000, 100)
+        request = session.request({A: Wanted(1, 0, 0, 0)}, 7, 500, 1, 1000, 100)
         seen.append((request.session_id, request.session_epoch))
         session.answered(answer)
     assert seen == [(0, 0), (55, 1), (55, 2), (55, 3), (0, 0)]
@@ -99,7 +99,8 @@ def test_a_session_counts_its_requests() -> None:
 
 def test_no_more_is_asked_for_than_a_throttle_leaves() -> None:
     wanted = {A: Wanted(1, 0, 0, 0), B: Wanted(1, 0, 0, 0, bytes_max=40)}
-    request = Session(3).request(wanted, 7, 500, 1000, 100)
+    request = Session(3).request(wanted, 7, 500, 9, 1000, 100)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 9, 1000)
     asked = {
         part.partition: part.partition_max_bytes for topic in request.topics for part in topic.partitions
     }

@@ -61,6 +61,20 @@ async def test_old_segments_go_and_then_their_files(random: Random) -> None:
     assert not any(each.endswith(".deleted") for each in disk.list(log.folder))
 
 
+@pytest.mark.parametrize(("first_ms", "due_ms"), [(15_000, 15_000), (90_000, 90_000), (900_000, 300_000)])
+async def test_retention_is_first_looked_at_after_a_while(random: Random, first_ms: int, due_ms: int) -> None:
+    broker = await Broker(VirtualDisk(random)).start()
+    intervals = Intervals(first_ms=first_ms)
+    broker.background = Background(broker.dirs, broker.clock, intervals, broker.committed.get)
+    log = broker.dirs.create(name(0), TOPIC_ID)
+    fill(log, 20)
+    broker.committed[name(0)] = 20
+    await broker.pass_ms(due_ms - 1)
+    assert log.start == 0
+    await broker.pass_ms(1)
+    assert log.start == 20
+
+
 async def test_nothing_goes_that_is_not_committed(random: Random) -> None:
     broker = await Broker(VirtualDisk(random)).start()
     log = broker.dirs.create(name(0), TOPIC_ID)

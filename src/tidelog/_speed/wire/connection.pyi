@@ -1,4 +1,4 @@
-"""One non-blocking connection: cuts frames, keeps answers in request order, writes bytes and file slices."""
+"""One non-blocking connection: cuts frames, hands requests on in serial order, writes bytes and file slices."""
 
 import asyncio
 from typing import Any
@@ -39,7 +39,8 @@ class FrameConnection:
     counted in `tally`.
 
     `frame_arrived` gets a view that is valid only until it returns.  It gives back the answer, None when there is
-    none to send, or a Future of one of these; answers leave in the order of their requests."""
+    none to send, or a Future of one of these.  Requests run one after the other: it is called when everything before is
+    answered.  Only Produces follow unanswered Produces; their answers leave in the order of the requests."""
 
     frames: int
     bytes_in: int
@@ -70,6 +71,10 @@ class FrameConnection:
     def start(self) -> None: ...
     def drain(self) -> None:
         """No more requests; those that are under way are still answered."""
+
+    @property
+    def next_waits(self) -> bool:
+        """Whether another request has arrived that is handed on when those before it are answered."""
 
     def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool:
         """For the answer to the request that was number `frame` of this connection: it waits for `waits`, which is

@@ -1,4 +1,4 @@
-"""One non-blocking connection: cuts frames, keeps answers in request order, writes bytes and file slices.
+"""One non-blocking connection: cuts frames, hands requests on in serial order, writes bytes and file slices.
 
 Bytes arrive in one scratch buffer that all connections of a loop share, so an idle connection owns none; only a
 frame that has not wholly arrived is kept apart.  Reading pauses while too many requests are unanswered or their
@@ -190,6 +190,8 @@ cdef class FrameConnection:
     cdef bint reads_soon
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
+    cdef Py_ssize_t partial_at  # where the frames that are held back begin in `partial`
+    cdef bint out_of_turn  # the next request waits until all those before it are answered
     cdef RequestMetrics tally
     cdef Asked* asked  # of the requests in `slots`, in a ring
     cdef int asked_first
@@ -247,6 +249,11 @@ cdef class FrameConnection:
         if self.reading:
             self.reading = False
             self.watcher.remove_reader(self.fd)
+
+    @property
+    def next_waits(self):
+        """Whether another request has arrived that is handed on when those before it are answered."""
+        return self.out_of_turn and len(self.slots) > 0
 
     def hold(self, Py_ssize_t frame, waits):
         """The answer to request number `frame` waits for `waits`, which is completed as soon as another one arrives."""
@@ -398,13 +405,18 @@ cdef class FrameConnection:
 
     cdef int take_partial(self) except -1:
         cdef bytearray held = self.partial
-        cdef Py_ssize_t taken = self.consume(memoryview(held), <uint8_t*><char*>held, self.filled)
+        cdef Py_ssize_t start = self.partial_at
+        cdef Py_ssize_t taken
+        taken = start + self.consume(memoryview(held)[start:], <uint8_t*><char*>held + start, self.filled - start)
         if self.is_closed:
             return 0
+        self.partial_at = 0
         if taken == self.filled:
             self.partial = None
             self.filled = 0
             self.count(0)
+        elif self.held_back:
+            self.partial_at = taken  # to move what is left for every frame would cost more than the frames
         elif taken > 0:
             self.keep(<const uint8_t*><char*>held + taken, self.filled - taken)
         elif self.filled == len(held):
@@ -465,15 +477,26 @@ cdef class FrameConnection:
                 return at
             if size - at - FRAME_HEADER < length:
                 break
-            if self.is_full():
+            if self.is_full() or not self.has_turn(get_int16(data + at + FRAME_HEADER)):
                 self.held_back = True
                 break
+            if self.is_closed:
+                return at
             at += FRAME_HEADER
             self.take_frame(view, data, at, length, came_ns)
             if self.is_closed:
                 return at
             at += length
         return at
+
+    cdef bint has_turn(self, int api_key) except -1:
+        """Requests run one after the other, as Apache Kafka runs them: none sees less than what an earlier answer told, or
+        more than a later one did.  Produces alone may follow each other unanswered: they are appended in their order."""
+        if not self.slots or (api_key == PRODUCE and self.asked[self.asked_first].api_key == PRODUCE):
+            return True
+        self.give_way()
+        self.out_of_turn = len(self.slots) > 0
+        return not self.out_of_turn
 
     cdef int take_frame(self, view, uint8_t* data, Py_ssize_t at, Py_ssize_t size, int64_t came_ns) except -1:
         cdef uint8_t* frame = data + at
@@ -552,6 +575,7 @@ cdef class FrameConnection:
     cdef bint is_full(self):
         return (
             self.stopped
+            or (self.out_of_turn and len(self.slots) > 0)
             or len(self.slots) >= self.in_flight_max
             or len(self.unsent) >= UNSENT_MAX
             or self.unsent_bytes >= UNSENT_BYTES_MAX
@@ -571,7 +595,7 @@ cdef class FrameConnection:
                 self.reading = False
                 self.watcher.remove_reader(self.fd)
         elif self.held_back or not self.reading:
-            self.held_back = False
+            self.held_back = self.out_of_turn = False
             if not self.reading:
                 self.reading = True
                 self.watcher.add_reader(self.fd, self.on_readable)

@@ -24,6 +24,7 @@ from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from tidelog.wire.messages import alter_configs as legacy
 from tidelog.wire.messages import alter_replica_log_dirs as replica_dirs
 from tidelog.wire.messages import incremental_alter_configs as incremental
+from tidelog.wire.messages.add_raft_voter import AddRaftVoterResponse
 from tidelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntryData,
@@ -45,6 +46,7 @@ from tidelog.wire.messages.describe_user_scram_credentials import DescribeUserSc
 from tidelog.wire.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from tidelog.wire.messages.list_config_resources import ListConfigResourcesResponse
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from tidelog.wire.messages.remove_raft_voter import RemoveRaftVoterResponse
 from tidelog.wire.messages.unregister_broker import UnregisterBrokerResponse
 from tidelog.wire.messages.update_features import UpdateFeaturesResponse
 
@@ -78,6 +80,8 @@ describe_client_quotas = scoped(
 describe_user_scram_credentials = scoped(
     _on_cluster(Op.DESCRIBE, DescribeUserScramCredentialsResponse), Op.DESCRIBE, tenants.describe_users
 )
+add_raft_voter = _on_cluster(Op.ALTER, AddRaftVoterResponse)
+remove_raft_voter = _on_cluster(Op.ALTER, RemoveRaftVoterResponse)
 unregister_broker = _on_cluster(Op.ALTER, UnregisterBrokerResponse)
 update_features = _on_cluster(Op.ALTER, UpdateFeaturesResponse)
 alter_partition_reassignments = _on_cluster(Op.ALTER, AlterPartitionReassignmentsResponse)

@@ -88,5 +88,7 @@ GUARDS: dict[str, Guard] = {
     "ListPartitionReassignments": cluster.list_partition_reassignments,
     "DescribeQuorum": cluster.describe_quorum,
     "UnregisterBroker": cluster.unregister_broker,
+    "AddRaftVoter": cluster.add_raft_voter,
+    "RemoveRaftVoter": cluster.remove_raft_voter,
     "UpdateFeatures": cluster.update_features,
 }

@@ -39,6 +39,8 @@ class Caller(Protocol):
     frames: int
     session: Session
 
+    @property
+    def next_waits(self) -> bool: ...
     def throttle(self, throttle_ms: int) -> None: ...
     def hold(self, frame: int, waits: asyncio.Future[Any]) -> bool: ...
 
@@ -157,9 +159,13 @@ class FetchInFlight:
         wait.future.add_done_callback(self._waited)
         if follows:
             # A follower that has more partitions to ask for says so with another request.
-            loop.call_soon(caller.hold, caller.frames, wait.future)
+            loop.call_soon(self._give_way, caller, caller.frames)
         self._answer.add_done_callback(self._forget)  # also when the connection closes before
         return self._answer
+
+    def _give_way(self, caller: Caller, frame: int) -> None:
+        if not caller.hold(frame, self._wait.future) and caller.next_waits:
+            self._wait.changed()
 
     def _waited(self, _: asyncio.Future[None]) -> None:
         if self._answer.done():

@@ -63,17 +63,19 @@ def list_(session: Session, types: tuple[str, ...], states: tuple[str, ...]) -> 
 @groups.command(
     help=command_help(
         "Show the committed offsets, end offsets and lag of a GROUP.  The lag counts only records "
-        "that can still be read (no transaction markers, no aborted records).",
+        "that can still be read (no transaction markers, no aborted records).  A partition without a committed offset lags "
+        "by at most all of its records: a consumer starts there, or at the end, as its auto.offset.reset says.",
         """
 tidelog groups describe billing
 tidelog groups describe billing shipping --json
 """,
         """
-[{"group", "type", "state", "assignor", "coordinator",
+[{"group", "type", "state", "assignor", "coordinator", "lag", "lag_exact",
   "offsets": [{"topic", "partition", "committed", "start", "end", "lag", "lag_exact",
                "metadata", "member", "client_id", "host"}]}]
-committed and lag are null where nothing is committed; member, client_id and host where no member is assigned.
-lag_exact is false for wide gaps, where the lag is the distance of the offsets
+committed is null where nothing is committed; member, client_id and host where no member is assigned.
+lag_exact is false where the lag is at most that: for wide gaps, which are given as the distance of the offsets,
+and where nothing is committed
 """,
     )
 )
@@ -106,6 +108,7 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
         ]
         columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
         print_table(columns, rows, right=("PARTITION", "COMMITTED", "END", "LAG"))
+        click.echo(f"total lag: {_lag_text(one)}")
 
 
 def _lag_text(offset: dict[str, Any]) -> str | None:
@@ -117,17 +120,22 @@ def _lag_text(offset: dict[str, Any]) -> str | None:
 async def _describe(session: Session, names: tuple[str, ...]) -> list[dict[str, Any]]:
     async with session.admin() as admin:
         found = await admin.describe_groups(names)
-        return [
-            {
-                "group": one.group_id,
-                "type": one.type,
-                "state": one.state,
-                "assignor": one.assignor,
-                "coordinator": one.coordinator,
-                "offsets": await (_share_offsets if one.type == "share" else _offsets)(admin, one),
-            }
-            for one in found.values()
-        ]
+        described = []
+        for group in found.values():
+            offsets = await (_share_offsets if group.type == "share" else _offsets)(admin, group)
+            described.append(
+                {
+                    "group": group.group_id,
+                    "type": group.type,
+                    "state": group.state,
+                    "assignor": group.assignor,
+                    "coordinator": group.coordinator,
+                    "lag": sum(offset["lag"] or 0 for offset in offsets),
+                    "lag_exact": all(offset["lag_exact"] for offset in offsets),
+                    "offsets": offsets,
+                }
+            )
+        return described
 
 
 async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
@@ -135,9 +143,9 @@ async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]
 
     committed = await admin.list_group_offsets(group.group_id)
     assigned = {partition for member in group.members for partition in member.assignment}
-    # A partition that is assigned but has no committed offset has an end offset and no lag.
     lags = await admin.group_lag({one: offset.offset for one, offset in committed.items()})
-    others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 2**62))
+    # Without a committed offset, a consumer starts at the first record or at the end: the lag is at most all records.
+    others = await admin.group_lag(dict.fromkeys(assigned - set(committed), 0))
     rows = []
     for partition in sorted({*committed, *assigned}, key=lambda one: TopicPartition(*one)):
         known, lag = committed.get(partition), lags.get(partition) or others.get(partition)
@@ -148,8 +156,8 @@ async def _offsets(admin: Admin, group: GroupDescription) -> list[dict[str, Any]
                 "committed": known.offset if known is not None else None,
                 "start": lag.start if lag is not None else None,
                 "end": lag.end if lag is not None else None,
-                "lag": lag.lag if lag is not None and known is not None else None,
-                "lag_exact": lag is None or lag.exact,
+                "lag": lag.lag if lag is not None else None,
+                "lag_exact": lag is None or (lag.exact and (known is not None or lag.lag == 0)),
                 "metadata": known.metadata if known is not None else None,
                 **_reader(group, partition),
             }

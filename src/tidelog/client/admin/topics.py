@@ -166,7 +166,8 @@ def _topic_problem(code: int, name: str, message: str | None) -> errors.TidelogE
     if code == errors.TopicAlreadyExists.code:
         return errors.TopicAlreadyExists(f"Topic {name!r} already exists.")
     what = f"topic {name!r}"
-    if message is not None and message.lower().startswith(f"{what} ".lower()):
+    beginnings = tuple(text.lower() for text in (f"{what} ", f"the {what} ", f"the topic {name} "))
+    if message is not None and message.lower().startswith(beginnings):
         return errors.by_code(code)(message)  # the broker's text names the topic already
     return problem_of(code, what, message)
 

@@ -23,8 +23,11 @@ class AssignedPartitions:
         return set(self._runtime.fetcher().assigned)
 
     def pause(self, partitions: Iterable[Partitions]) -> None:
-        for state in self._chosen(partitions):
+        chosen = self._chosen(partitions)
+        for state in chosen:
             state.paused = True
+        if self._runtime.iterator is not None:
+            self._runtime.iterator.paused([state.partition for state in chosen])
 
     def resume(self, partitions: Iterable[Partitions]) -> None:
         for state in self._chosen(partitions):

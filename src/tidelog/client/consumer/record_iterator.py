@@ -6,7 +6,7 @@ more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog._speed.client.consumed import Record
@@ -64,6 +64,25 @@ class RecordIterator:
         """Returns the records in hand to the fetcher, for a caller that reads them in another way."""
         self._rewind(self.unread(self.at))
 
+    def paused(self, partitions: Collection[TopicPartition]) -> None:
+        """Returns the records of these partitions that are in hand to the fetcher: they are read again after a resume."""
+        unread = self.unread(self.at)
+        paused = {partition: unread[partition] for partition in partitions if partition in unread}
+        if not paused:
+            return
+        self._seek_back(paused)
+        for partition in paused:
+            state, _ = self._from[partition]
+            self._from[partition] = state, state.generation
+        kept = [
+            record
+            for record in self.records[self.at :]
+            if TopicPartition(record.topic, record.partition) not in paused
+        ]
+        # The one that was yielded last stays: it may not be settled yet.
+        last = self.records[max(self.at - 1, 0) : self.at]
+        self.records, self.at = last + kept, len(last)
+
     def unread(self, start: int) -> dict[TopicPartition, Record]:
         """The first record of each partition from place `start` on."""
         first_records: dict[TopicPartition, Record] = {}
@@ -106,9 +125,12 @@ class RecordIterator:
     def _rewind(self, unread: Mapping[TopicPartition, Record]) -> None:
         """Drops the records in hand; a partition that is still assigned and was not moved by a seek reads them
         again."""
+        self._seek_back(unread)
+        self.records, self.at = [], 0
+
+    def _seek_back(self, unread: Mapping[TopicPartition, Record]) -> None:
         assigned = self._runtime.fetcher().assigned
         for partition, record in unread.items():
             state, generation = self._from[partition]
             if assigned.get(partition) is state and state.generation is generation:
                 state.seek_back(record.offset)
-        self.records, self.at = [], 0

@@ -17,6 +17,7 @@ from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.coordinator import CoordinatorLookup
 from tidelog.client.groups.membership import CoordinatorRequest, Membership, MetadataLookup
+from tidelog.wire.messages.join_group import JoinGroupRequest
 
 log = logging.getLogger("tidelog.client")
 
@@ -51,6 +52,7 @@ class MembershipTask:
         self._pattern: re.Pattern[str] | None = None
         self._regex_here = True
         self._patterns_ms = -float("inf")
+        self._rebalance_began_ms: int | None = None
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -80,6 +82,12 @@ class MembershipTask:
     def poll_ended(self) -> None:
         self._polling -= 1
         self._alive_ms = self._now_ms()
+
+    def rebalance_ended(self) -> int:
+        """Milliseconds from the first join, or from the news of another assignment, until now, when it is applied."""
+        now_ms = self._now_ms()
+        began_ms, self._rebalance_began_ms = self._rebalance_began_ms, None
+        return 0 if began_ms is None else now_ms - began_ms
 
     async def close(self, *, leave: bool = True) -> None:
         """Ends the membership; within a few seconds, whatever the coordinator does."""
@@ -124,10 +132,16 @@ class MembershipTask:
                 # Nobody awaits this task: without this, a defect would leave `poll` waiting for ever.
                 log.exception("the group membership failed")
                 self.membership.problem = errors.UnknownServerError(f"the group membership failed: {bug!r}")
+            if self.membership.change is not None:
+                self._rebalance_began()
             if self.membership.change is not None or self.membership.problem is not None:
                 self._notify()
             if self.membership.problem is not None:
                 return
+
+    def _rebalance_began(self) -> None:
+        if self._rebalance_began_ms is None:
+            self._rebalance_began_ms = self._now_ms()
 
     def _next(self) -> CoordinatorRequest | MetadataLookup | None:
         now_ms = self._now_ms()
@@ -174,6 +188,8 @@ class MembershipTask:
                 self._now_ms(),
             )
             return
+        if isinstance(step.request, JoinGroupRequest):
+            self._rebalance_began()
         connection = await self._coordinator.connection()
         timeout_ms = self._cluster.options.request_timeout_ms
         if step.wait_ms:

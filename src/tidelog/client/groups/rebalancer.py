@@ -132,11 +132,12 @@ class Rebalancer:
         self._task.poll_ended()
 
     async def attend(self) -> None:
-        clock = self._cluster.environment.clock
+        applied = False
         while (change := self._membership.change) is not None:
-            begun_ms = clock.monotonic_ms()
             await self._apply(change)
-            self.rebalance_ms += clock.monotonic_ms() - begun_ms
+            applied = True
+        if applied:
+            self.rebalance_ms += self._task.rebalance_ended()
 
     async def _apply(self, change: AssignmentChange) -> None:
         commits, listener = self._commits, self.listener

@@ -11,7 +11,7 @@ compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer buil
   Default of the topic setting compression.type.
 compression.zstd.level int 3 -131072..22 built dynamic
   Default of the topic setting compression.zstd.level.
-cordoned.log.dirs list "" dynamic
+cordoned.log.dirs list "" dynamic of:cordon
   Log directories that get no new partitions.
 default.replication.factor int 1 built
   Replication factor of a topic that is created without one.
@@ -41,11 +41,11 @@ log.cleaner.delete.retention.ms long 86400000 0.. built dynamic
   Default of the topic setting delete.retention.ms.
 log.cleaner.enable boolean true built
   Run the compactor.
-log.cleaner.io.buffer.load.factor double 0.9 dynamic
+log.cleaner.io.buffer.load.factor double 0.9 dynamic n/a:keys-map
   How full the map of keys may become while compacting.
-log.cleaner.io.buffer.size int 524288 0.. dynamic
+log.cleaner.io.buffer.size int 524288 0.. dynamic n/a:cleaner-buffer
   Memory for reading and writing while compacting, in bytes.
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 dynamic
+log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 dynamic of:cleaner-pace
   Bound on the bytes the compactor reads and writes in a second.
 log.cleaner.max.compaction.lag.ms long 9223372036854775807 1.. built dynamic
   Default of the topic setting max.compaction.lag.ms.
@@ -53,13 +53,13 @@ log.cleaner.min.cleanable.ratio double 0.5 0..1 built dynamic
   Default of the topic setting min.cleanable.dirty.ratio.
 log.cleaner.min.compaction.lag.ms long 0 0.. built dynamic
   Default of the topic setting min.compaction.lag.ms.
-log.cleaner.threads int 1 0.. dynamic
+log.cleaner.threads int 1 0.. dynamic of:cleaner-pace
   Compactions that run at the same time.
 log.cleanup.policy list delete compact|delete built dynamic
   Default of the topic setting cleanup.policy.
 log.dir list data built
   Folders for the data, used when log.dirs is not set.
-log.dir.failure.timeout.ms long 30000 1..
+log.dir.failure.timeout.ms long 30000 1.. n/a:directory
   How long a broker waits to report a failed log directory before it stops.
 log.dirs list null built
   Folders for the data, one per disk; partitions are spread over them.
@@ -67,19 +67,21 @@ log.flush.interval.messages long 9223372036854775807 1.. built dynamic
   Default of the topic setting flush.messages.
 log.flush.interval.ms long null built dynamic
   Default of the topic setting flush.ms; without it log.flush.scheduler.interval.ms counts.
-log.flush.offset.checkpoint.interval.ms int 60000 0..
+log.flush.offset.checkpoint.interval.ms int 60000 0.. built
   How often the recovery points of all partitions are written down.
 log.flush.scheduler.interval.ms long 9223372036854775807 built
   Default of flush.ms when log.flush.interval.ms is not set.
-log.flush.start.offset.checkpoint.interval.ms int 60000 0..
+log.flush.start.offset.checkpoint.interval.ms int 60000 0.. built
   How often the start offsets of all partitions are written down.
 log.index.interval.bytes int 4096 0.. built dynamic
   Default of the topic setting index.interval.bytes.
 log.index.size.max.bytes int 10485760 4.. built dynamic
   Default of the topic setting segment.index.bytes.
-log.local.retention.bytes long -2 -2.. dynamic
+log.initial.task.delay.ms long 30000 0.. built internal unlisted
+  How long after the start retention is first looked at, unless its interval is shorter.
+log.local.retention.bytes long -2 -2.. dynamic of:tiers
   Default of the topic setting local.retention.bytes.
-log.local.retention.ms long -2 -2.. dynamic
+log.local.retention.ms long -2 -2.. dynamic of:tiers
   Default of the topic setting local.retention.ms.
 log.message.timestamp.after.max.ms long 3600000 0.. built dynamic
   Default of the topic setting message.timestamp.after.max.ms.
@@ -117,58 +119,58 @@ min.insync.replicas int 1 1.. built dynamic
   Default of the topic setting min.insync.replicas.
 num.partitions int 1 1.. built
   Number of partitions of a topic that is created without one.
-num.recovery.threads.per.data.dir int 2 1.. dynamic
+num.recovery.threads.per.data.dir int 2 1.. dynamic of:recovery-threads
   Threads that check the logs of one folder at start and sync them at the end.
-num.replica.alter.log.dirs.threads int null
+num.replica.alter.log.dirs.threads int null n/a:threads
   Threads that move replicas between the folders of a broker.
-remote.fetch.max.wait.ms int 500 1.. dynamic
+remote.fetch.max.wait.ms int 500 1.. dynamic of:tiers
   How long a fetch waits for remote storage.
-remote.list.offsets.request.timeout.ms long 30000 1.. dynamic
+remote.list.offsets.request.timeout.ms long 30000 1.. dynamic of:tiers
   How long a search for offsets waits for remote storage.
-remote.log.index.file.cache.total.size.bytes long 1073741824 1.. dynamic
+remote.log.index.file.cache.total.size.bytes long 1073741824 1.. dynamic of:tiers
   Disk space for copies of the indexes of remote segments.
-remote.log.manager.copier.thread.pool.size int 10 1.. dynamic
+remote.log.manager.copier.thread.pool.size int 10 1.. dynamic of:tiers
   Threads that copy segments to remote storage.
-remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 1.. dynamic
+remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 1.. dynamic of:tiers
   Bound on the bytes copied to remote storage in a second.
-remote.log.manager.copy.quota.window.num int 11 1..
+remote.log.manager.copy.quota.window.num int 11 1.. of:tiers
   Windows kept to measure copying to remote storage.
-remote.log.manager.copy.quota.window.size.seconds int 1 1..
+remote.log.manager.copy.quota.window.size.seconds int 1 1.. of:tiers
   Length of a window that measures copying to remote storage.
-remote.log.manager.expiration.thread.pool.size int 10 1.. dynamic
+remote.log.manager.expiration.thread.pool.size int 10 1.. dynamic of:tiers
   Threads that delete expired remote segments.
-remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 1.. dynamic
+remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 1.. dynamic of:tiers
   Bound on the bytes read from remote storage in a second.
-remote.log.manager.fetch.quota.window.num int 11 1..
+remote.log.manager.fetch.quota.window.num int 11 1.. of:tiers
   Windows kept to measure reading from remote storage.
-remote.log.manager.fetch.quota.window.size.seconds int 1 1..
+remote.log.manager.fetch.quota.window.size.seconds int 1 1.. of:tiers
   Length of a window that measures reading from remote storage.
-remote.log.manager.follower.thread.pool.size int 2 1.. dynamic
+remote.log.manager.follower.thread.pool.size int 2 1.. dynamic of:tiers
   Threads that follow remote storage for replicas that do not lead.
-remote.log.manager.task.interval.ms long 30000 1..
+remote.log.manager.task.interval.ms long 30000 1.. of:tiers
   How often remote storage has its turn for a partition.
-remote.log.manager.thread.pool.size int 2 1..
+remote.log.manager.thread.pool.size int 2 1.. of:tiers
   Threads shared by the tasks of remote storage.
-remote.log.metadata.custom.metadata.max.bytes int 128 0..
+remote.log.metadata.custom.metadata.max.bytes int 128 0.. of:tiers
   Bound on what a remote storage plug-in may add to a segment's metadata.
-remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager of:tiers
   Class of the plug-in that keeps the metadata of remote segments.
-remote.log.metadata.manager.class.path string null
+remote.log.metadata.manager.class.path string null of:tiers
   Where the plug-in for remote metadata is loaded from.
-remote.log.metadata.manager.impl.prefix string rlmm.config.
+remote.log.metadata.manager.impl.prefix string rlmm.config. of:tiers
   Prefix of the settings handed to the plug-in for remote metadata.
-remote.log.metadata.manager.listener.name string null
+remote.log.metadata.manager.listener.name string null of:tiers
   Listener that the plug-in for remote metadata connects to.
-remote.log.reader.max.pending.tasks int 100 1..
+remote.log.reader.max.pending.tasks int 100 1.. of:tiers
   Bound on reads of remote storage that wait for their turn.
-remote.log.reader.threads int 10 1.. dynamic
+remote.log.reader.threads int 10 1.. dynamic of:tiers
   Threads that read remote storage.
-remote.log.storage.manager.class.name string null
+remote.log.storage.manager.class.name string null of:tiers
   Class of the plug-in that holds remote segments.
-remote.log.storage.manager.class.path string null
+remote.log.storage.manager.class.path string null of:tiers
   Where the plug-in for remote segments is loaded from.
-remote.log.storage.manager.impl.prefix string rsm.config.
+remote.log.storage.manager.impl.prefix string rsm.config. of:tiers
   Prefix of the settings handed to the plug-in for remote segments.
-remote.log.storage.system.enable boolean false
+remote.log.storage.system.enable boolean false of:tiers
   Run remote storage in this broker.
 """  # noqa: E501

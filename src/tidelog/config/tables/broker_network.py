@@ -4,23 +4,23 @@ See `tidelog.config.setting`."""
 NETWORK = """
 advertised.listeners list null built
   Addresses that clients are told to connect to; by default those of listeners.
-alter.config.policy.class.name class null
+alter.config.policy.class.name class null of:policies
   Class that may refuse changes of settings.
 authorizer.class.name string "" built
   Who may do what: tidelog, or the name of Kafka's StandardAuthorizer, checks ACLs; empty, everybody may do everything.
-background.threads int 10 1.. dynamic
+background.threads int 10 1.. dynamic n/a:threads
   Threads for background work.
-broker.heartbeat.interval.ms int 2000
+broker.heartbeat.interval.ms int 2000 n/a:lease
   How often a broker tells the controller that it lives.
 broker.id int -1 built
   Another name of node.id.
 broker.rack string null built
   Where this broker stands; replicas are spread over racks.
-broker.session.timeout.ms int 9000
+broker.session.timeout.ms int 9000 n/a:lease
   How long the controller waits for a silent broker.
-client.quota.callback.class class null
+client.quota.callback.class class null of:policies
   Class that decides which quota a client gets.
-config.providers list "" dynamic
+config.providers list "" dynamic of:providers
   Classes that look up values of settings elsewhere.
 connection.failed.authentication.delay.ms int 100 0.. built
   Pause before a connection that failed to authenticate is closed.
@@ -28,49 +28,49 @@ connections.max.idle.ms long 600000 built
   A connection without traffic for this long is closed.
 connections.max.reauth.ms long 0 built
   How long a client may stay connected before it authenticates again.
-controlled.shutdown.enable boolean true
+controlled.shutdown.enable boolean true built
   Hand leadership over before stopping.
-controller.listener.names list ""
+controller.listener.names list "" built
   Listeners of the controller.
-controller.quorum.append.linger.ms int 25 0..
+controller.quorum.append.linger.ms int 25 0.. n/a:kraft
   How long the controller collects records before it writes them.
-controller.quorum.auto.join.enable boolean false
+controller.quorum.auto.join.enable boolean false n/a:kraft
   Let new controllers join the quorum by themselves.
-controller.quorum.bootstrap.servers list ""
+controller.quorum.bootstrap.servers list "" n/a:kraft
   Addresses at which the controllers can be found.
-controller.quorum.election.backoff.max.ms int 1000 0..
+controller.quorum.election.backoff.max.ms int 1000 0.. n/a:kraft
   Longest pause before a new election of the controller.
-controller.quorum.election.timeout.ms int 1000 0..
+controller.quorum.election.timeout.ms int 1000 0.. n/a:kraft
   How long a candidate waits for votes.
-controller.quorum.fetch.max.bytes int 1048576 1..
+controller.quorum.fetch.max.bytes int 1048576 1.. n/a:kraft
   Bytes of metadata in one answer of the controller.
-controller.quorum.fetch.snapshot.max.bytes int 1048576 1..
+controller.quorum.fetch.snapshot.max.bytes int 1048576 1.. n/a:kraft
   Bytes of a metadata snapshot in one answer of the controller.
-controller.quorum.fetch.timeout.ms int 2000 0..
+controller.quorum.fetch.timeout.ms int 2000 0.. n/a:kraft
   How long without the controller before a new one is elected.
-controller.quorum.request.timeout.ms int 2000 0..
+controller.quorum.request.timeout.ms int 2000 0.. n/a:kraft
   How long a request to the controllers may take.
-controller.quorum.retry.backoff.ms int 20 0..
+controller.quorum.retry.backoff.ms int 20 0.. n/a:kraft
   Pause before a request to the controllers is sent again.
-controller.quorum.voters list ""
+controller.quorum.voters list "" n/a:kraft
   The controllers that vote, as id@host:port.
 controller.quota.window.num int 11 1.. built
   Windows kept to measure the rate of metadata changes.
 controller.quota.window.size.seconds int 1 1.. built
   Length of a window that measures the rate of metadata changes.
-controller.socket.timeout.ms int 30000
+controller.socket.timeout.ms int 30000 n/a:kraft
   How long an exchange with the controller may take.
-create.topic.policy.class.name class null
+create.topic.policy.class.name class null of:policies
   Class that may refuse new topics.
-early.start.listeners list null
+early.start.listeners list null n/a:startup-listeners
   Listeners that open before the broker is ready.
 fetch.max.bytes int 57671680 1024.. built
   Largest answer to one fetch, in bytes.
-initial.broker.registration.timeout.ms int 60000
+initial.broker.registration.timeout.ms int 60000 n/a:start-wait
   How long a starting broker waits for the controller.
-kafka.metrics.polling.interval.secs int 10 1..
+kafka.metrics.polling.interval.secs int 10 1.. n/a:reporters
   How often metrics reporters are asked.
-kafka.metrics.reporters list ""
+kafka.metrics.reporters list "" n/a:reporters
   Classes that report metrics of the older kind.
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT built dynamic
   The protocol of each listener's name.
@@ -88,41 +88,41 @@ max.incremental.fetch.session.cache.slots int 1000 0.. built
   Bound on the incremental fetch sessions kept.
 max.request.partition.size.limit int 2000 1.. built
   Most partitions in one answer to DescribeTopicPartitions.
-metadata.log.dir string null
+metadata.log.dir string null n/a:kraft
   Folder of the metadata log.
-metadata.log.max.record.bytes.between.snapshots long 20971520 1..
+metadata.log.max.record.bytes.between.snapshots long 20971520 1.. n/a:kraft
   Bytes of metadata changes after which a snapshot is written.
-metadata.log.max.snapshot.interval.ms long 3600000 0..
+metadata.log.max.snapshot.interval.ms long 3600000 0.. n/a:kraft
   Time after which a snapshot of changed metadata is written.
-metadata.log.segment.bytes int 1073741824 8388608..
+metadata.log.segment.bytes int 1073741824 8388608.. n/a:kraft
   Size at which the metadata log starts a new segment.
-metadata.log.segment.ms long 604800000
+metadata.log.segment.ms long 604800000 n/a:kraft
   Age at which the metadata log starts a new segment.
-metadata.max.idle.interval.ms int 500 0..
+metadata.max.idle.interval.ms int 500 0.. n/a:kraft
   How often an idle controller writes a sign of life.
-metadata.max.retention.bytes long 104857600
+metadata.max.retention.bytes long 104857600 n/a:kraft
   Size above which old metadata snapshots are deleted.
-metadata.max.retention.ms long 604800000
+metadata.max.retention.ms long 604800000 n/a:kraft
   Age above which old metadata snapshots are deleted.
-metric.reporters list org.apache.kafka.common.metrics.JmxReporter dynamic
+metric.reporters list org.apache.kafka.common.metrics.JmxReporter dynamic n/a:reporters
   Classes that report metrics.
-metrics.num.samples int 2 1..
+metrics.num.samples int 2 1.. n/a:samples
   Samples kept for a metric.
-metrics.recording.level string INFO
+metrics.recording.level string INFO n/a:samples
   Most detailed level of metrics that is recorded.
-metrics.sample.window.ms long 30000 1..
+metrics.sample.window.ms long 30000 1.. n/a:samples
   Length of a sample of a metric.
 node.id int 1 0.. built
   Number of this broker, unique in the cluster.
-num.io.threads int 8 1.. dynamic
+num.io.threads int 8 1.. dynamic n/a:threads
   Threads that work on requests.
-num.network.threads int 3 1.. dynamic
+num.network.threads int 3 1.. dynamic n/a:threads
   Threads that read requests and write answers.
-process.roles list broker,controller broker|controller
+process.roles list broker,controller broker|controller built
   Roles of this process; a Tidelog process is broker and controller.
 queued.max.request.bytes long -1 -1.. built
   Bytes of waiting requests above which no more are read; -1: an eighth of the machine's memory (Kafka: no bound).
-queued.max.requests int 500 1..
+queued.max.requests int 500 1.. n/a:in-flight
   Waiting requests above which no more are read.
 quota.consumer.default long 9223372036854775807 1.. built dynamic unlisted
   Bytes a second that every client id may fetch, unless a quota says otherwise.
@@ -132,13 +132,13 @@ quota.window.num int 11 1.. built
   Windows kept to measure clients' rates.
 quota.window.size.seconds int 1 1.. built
   Length of a window that measures clients' rates.
-request.timeout.ms int 30000
+request.timeout.ms int 30000 built
   How long a request to another broker may take.
-socket.connection.setup.timeout.max.ms long 30000
+socket.connection.setup.timeout.max.ms long 30000 n/a:dial
   Longest wait for a connection to another broker.
-socket.connection.setup.timeout.ms long 10000
+socket.connection.setup.timeout.ms long 10000 n/a:dial
   First wait for a connection to another broker.
-socket.listen.backlog.size int 50 1..
+socket.listen.backlog.size int 50 1.. n/a:backlog
   Connections that may wait to be accepted.
 socket.receive.buffer.bytes int 102400 built
   Receive buffer of a connection (SO_RCVBUF); -1 leaves it to the system.

@@ -1,17 +1,17 @@
 """Broker settings about replicas, producers and transactions.  See `tidelog.config.setting`."""
 
 REPLICATION = """
-alter.log.dirs.replication.quota.window.num int 11 1..
+alter.log.dirs.replication.quota.window.num int 11 1.. n/a:throttle-window
   Windows kept to measure moves between folders.
-alter.log.dirs.replication.quota.window.size.seconds int 1 1..
+alter.log.dirs.replication.quota.window.size.seconds int 1 1.. n/a:throttle-window
   Length of a window that measures moves between folders.
 auto.leader.rebalance.enable boolean true built
   Give leadership back to preferred replicas from time to time.
-delete.records.purgatory.purge.interval.requests int 1
+delete.records.purgatory.purge.interval.requests int 1 n/a:purgatory
   How many finished waits for deleted records are kept before they are swept.
-fetch.purgatory.purge.interval.requests int 1000
+fetch.purgatory.purge.interval.requests int 1000 n/a:purgatory
   How many finished waits for records are kept before they are swept.
-follower.fetch.last.tiered.offset.enable boolean false dynamic
+follower.fetch.last.tiered.offset.enable boolean false dynamic of:tiers
   Let a new follower start where remote storage ends.
 follower.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
   Bytes per second that this broker copies as a follower, over all replicas that topic settings list as throttled.
@@ -21,9 +21,9 @@ leader.imbalance.check.interval.seconds long 300 1.. built
   How often leadership is checked for balance.
 leader.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
   Bytes per second that this broker sends to lagging followers, over all replicas that topic settings list as throttled.
-num.replica.fetchers int 1 1.. dynamic
+num.replica.fetchers int 1 1.. dynamic n/a:fetcher
   Connections a follower uses for each leader.
-producer.purgatory.purge.interval.requests int 1000
+producer.purgatory.purge.interval.requests int 1000 n/a:purgatory
   How many finished waits of producers are kept before they are swept.
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. built dynamic unlisted
   Bytes per second that moves of replicas between the log directories of this broker copy.
@@ -31,25 +31,25 @@ replica.fetch.backoff.ms int 1000 0.. built
   Pause of a follower after a failed fetch.
 replica.fetch.max.bytes int 1048576 0.. built
   Bytes of one partition that a follower asks for.
-replica.fetch.min.bytes int 1
+replica.fetch.min.bytes int 1 built
   Bytes a follower's fetch waits for.
 replica.fetch.response.max.bytes int 10485760 0.. built
   Bytes of all partitions that a follower asks for.
 replica.fetch.wait.max.ms int 500 built
   How long a follower's fetch may wait.
-replica.high.watermark.checkpoint.interval.ms long 5000
+replica.high.watermark.checkpoint.interval.ms long 5000 built
   How often committed offsets are written down.
 replica.lag.time.max.ms long 30000 built
   A follower that has not caught up for this long leaves the in-sync set (ISR).
 replica.selector.class string null org.apache.kafka.common.replica.RackAwareReplicaSelector built
   Class that chooses the replica a consumer reads from.
-replica.socket.receive.buffer.bytes int 65536
+replica.socket.receive.buffer.bytes int 65536 n/a:fetcher
   Receive buffer of a follower's connection.
 replica.socket.timeout.ms int 30000 built
   How long an exchange with a leader may take.
-replication.quota.window.num int 11 1..
+replication.quota.window.num int 11 1.. n/a:throttle-window
   Windows kept to measure replication.
-replication.quota.window.size.seconds int 1 1..
+replication.quota.window.size.seconds int 1 1.. n/a:throttle-window
   Length of a window that measures replication.
 unclean.leader.election.enable boolean false built dynamic
   Default of the topic setting unclean.leader.election.enable.
@@ -67,7 +67,7 @@ transaction.partition.verification.enable boolean true built dynamic
   Check that a partition belongs to the transaction before writing to it.
 transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1.. built
   How often expired transactional ids are looked for.
-transaction.state.log.load.buffer.size int 5242880 1..
+transaction.state.log.load.buffer.size int 5242880 1.. n/a:load-buffer
   Bytes read at once when transactions are loaded.
 transaction.state.log.min.isr int 2 1.. built
   Least in-sync replicas of the transactions topic.
@@ -77,7 +77,7 @@ transaction.state.log.replication.factor short 3 1.. built
   Replicas of the transactions topic.
 transaction.state.log.segment.bytes int 104857600 1.. built
   Segment size of the transactions topic.
-transaction.two.phase.commit.enable boolean false
+transaction.two.phase.commit.enable boolean false of:two-phase
   Allow transactions that an outside coordinator ends.
 transactional.id.expiration.ms int 604800000 1.. built
   A transactional id unused for this long is forgotten.

@@ -11,71 +11,71 @@ delegation.token.max.lifetime.ms long 604800000 1.. built
   How long a delegation token can be renewed at most.
 delegation.token.secret.key password null built
   Key that signs delegation tokens, the same on every broker; without it there are none.
-principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
+principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic of:policies
   Class that tells who a connection belongs to.
-sasl.client.callback.handler.class class null
+sasl.client.callback.handler.class class null of:login-plug-ins
   Class of the callback on the connecting side.
 sasl.enabled.mechanisms list GSSAPI built dynamic
   SASL mechanisms that clients may use.
 sasl.jaas.config password null built dynamic
   Login context, in JAAS syntax.
-sasl.kerberos.kinit.cmd string /usr/bin/kinit dynamic
+sasl.kerberos.kinit.cmd string /usr/bin/kinit dynamic n/a:kinit
   Path of the kinit command.
-sasl.kerberos.min.time.before.relogin long 60000 dynamic
+sasl.kerberos.min.time.before.relogin long 60000 dynamic of:kerberos
   Least time between two Kerberos logins.
 sasl.kerberos.principal.to.local.rules list DEFAULT built dynamic
   Rules that turn Kerberos principals into short names.
 sasl.kerberos.service.name string null built dynamic
   Kerberos name of the brokers.
-sasl.kerberos.ticket.renew.jitter double 0.05 dynamic
+sasl.kerberos.ticket.renew.jitter double 0.05 dynamic of:kerberos
   Random share added to the renewal time of a Kerberos ticket.
-sasl.kerberos.ticket.renew.window.factor double 0.8 dynamic
+sasl.kerberos.ticket.renew.window.factor double 0.8 dynamic of:kerberos
   Share of a Kerberos ticket's life after which it is renewed.
-sasl.login.callback.handler.class class null
+sasl.login.callback.handler.class class null of:login-plug-ins
   Class of the login callback.
-sasl.login.class class null
+sasl.login.class class null of:login-plug-ins
   Class that logs in.
 sasl.login.connect.timeout.ms int null 1.. built
   How long connecting to the token provider may take.
 sasl.login.read.timeout.ms int null 1.. built
   How long reading from the token provider may take.
-sasl.login.refresh.buffer.seconds short 300 dynamic
+sasl.login.refresh.buffer.seconds short 300 dynamic of:token-refresh
   Time kept between a token's renewal and its end.
-sasl.login.refresh.min.period.seconds short 60 dynamic
+sasl.login.refresh.min.period.seconds short 60 dynamic of:token-refresh
   Least time between two renewals of a token.
-sasl.login.refresh.window.factor double 0.8 dynamic
+sasl.login.refresh.window.factor double 0.8 dynamic of:token-refresh
   Share of a token's life after which it is renewed.
-sasl.login.refresh.window.jitter double 0.05 dynamic
+sasl.login.refresh.window.jitter double 0.05 dynamic of:token-refresh
   Random share added to the renewal time of a token.
-sasl.login.retry.backoff.max.ms long 10000
+sasl.login.retry.backoff.max.ms long 10000 of:token-refresh
   Longest pause before the token provider is asked again.
-sasl.login.retry.backoff.ms long 100
+sasl.login.retry.backoff.ms long 100 of:token-refresh
   First pause before the token provider is asked again.
-sasl.mechanism.controller.protocol string GSSAPI
+sasl.mechanism.controller.protocol string GSSAPI n/a:controller-login
   SASL mechanism towards the controllers.
 sasl.mechanism.inter.broker.protocol string GSSAPI built dynamic
   SASL mechanism among brokers.
-sasl.oauthbearer.assertion.algorithm string RS256 ES256|RS256
+sasl.oauthbearer.assertion.algorithm string RS256 ES256|RS256 of:oauth-assertion
   Algorithm that signs the assertion sent to the token provider.
-sasl.oauthbearer.assertion.claim.aud string null
+sasl.oauthbearer.assertion.claim.aud string null of:oauth-assertion
   Audience named in the assertion.
-sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400
+sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400 of:oauth-assertion
   Life of the assertion.
-sasl.oauthbearer.assertion.claim.iss string null
+sasl.oauthbearer.assertion.claim.iss string null of:oauth-assertion
   Issuer named in the assertion.
-sasl.oauthbearer.assertion.claim.jti.include boolean false
+sasl.oauthbearer.assertion.claim.jti.include boolean false of:oauth-assertion
   Put a unique id into the assertion.
-sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600
+sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600 of:oauth-assertion
   How far back the assertion's start lies.
-sasl.oauthbearer.assertion.claim.sub string null
+sasl.oauthbearer.assertion.claim.sub string null of:oauth-assertion
   Subject named in the assertion.
-sasl.oauthbearer.assertion.file string null
+sasl.oauthbearer.assertion.file string null of:oauth-assertion
   File with a ready assertion.
-sasl.oauthbearer.assertion.private.key.file string null
+sasl.oauthbearer.assertion.private.key.file string null of:oauth-assertion
   File with the key that signs the assertion.
-sasl.oauthbearer.assertion.private.key.passphrase password null
+sasl.oauthbearer.assertion.private.key.passphrase password null of:oauth-assertion
   Passphrase of the key that signs the assertion.
-sasl.oauthbearer.assertion.template.file string null
+sasl.oauthbearer.assertion.template.file string null of:oauth-assertion
   File with further claims of the assertion.
 sasl.oauthbearer.client.credentials.client.id string null built
   Client id shown to the token provider.
@@ -95,9 +95,9 @@ sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 1.. built
   First pause before the keys are fetched again.
 sasl.oauthbearer.jwks.endpoint.url string null built
   Where the token provider's keys are: https:, file:, or http: on this machine.
-sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
+sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever of:oauth-assertion
   Class that gets tokens.
-sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
+sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator of:oauth-assertion
   Class that checks tokens.
 sasl.oauthbearer.scope string null built
   Scope that brokers ask of the token provider.
@@ -107,17 +107,17 @@ sasl.oauthbearer.sub.claim.name string sub built
   Claim that holds the subject.
 sasl.oauthbearer.token.endpoint.url string null built
   Where brokers get tokens for each other (client credentials): https:, or the file: of a token that is renewed.
-sasl.server.callback.handler.class class null
+sasl.server.callback.handler.class class null of:login-plug-ins
   Class of the callback on the listening side.
 sasl.server.max.receive.size int 524288 built
   Largest SASL message that is read.
 security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL built
   Security protocol among brokers.
-security.providers string null
+security.providers string null n/a:plug-in
   Classes that provide security algorithms.
-ssl.allow.dn.changes boolean false
+ssl.allow.dn.changes boolean false of:certificate-changes
   Allow a new certificate to carry another distinguished name.
-ssl.allow.san.changes boolean false
+ssl.allow.san.changes boolean false of:certificate-changes
   Allow a new certificate to carry other alternative names.
 ssl.cipher.suites list "" built dynamic
   Cipher suites that may be used.
@@ -127,11 +127,11 @@ ssl.enabled.protocols list TLSv1.2,TLSv1.3 built dynamic
   TLS versions that may be used.
 ssl.endpoint.identification.algorithm string https built dynamic
   How the name in a broker's certificate is checked.
-ssl.engine.factory.class class null dynamic
+ssl.engine.factory.class class null dynamic of:login-plug-ins
   Class that makes TLS engines.
 ssl.key.password password null built dynamic
   Password of the private key.
-ssl.keymanager.algorithm string SunX509 dynamic
+ssl.keymanager.algorithm string SunX509 dynamic n/a:tls
   Algorithm of the key manager.
 ssl.keystore.certificate.chain password null built dynamic
   Certificate chain, as PEM text.
@@ -145,13 +145,13 @@ ssl.keystore.type string JKS built dynamic
   Format of the key store.
 ssl.principal.mapping.rules string DEFAULT built
   Rules that turn a certificate's name into a short name.
-ssl.protocol string TLSv1.3 dynamic
+ssl.protocol string TLSv1.3 dynamic n/a:tls
   TLS version used to make engines.
-ssl.provider string null dynamic
+ssl.provider string null dynamic n/a:tls
   Name of the security provider for TLS.
-ssl.secure.random.implementation string null dynamic
+ssl.secure.random.implementation string null dynamic n/a:tls
   Random number generator for TLS.
-ssl.trustmanager.algorithm string PKIX dynamic
+ssl.trustmanager.algorithm string PKIX dynamic n/a:tls
   Algorithm of the trust manager.
 ssl.truststore.certificates password null built dynamic
   Trusted certificates, as PEM text.
@@ -163,4 +163,4 @@ ssl.truststore.type string JKS built dynamic
   Format of the trust store.
 super.users string "" built unlisted
   Principals that may do everything, separated by semicolons, as User:admin;User:CN=ops.
-"""
+"""  # noqa: E501

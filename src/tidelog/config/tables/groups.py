@@ -35,23 +35,23 @@ share.renew.acknowledge.enable boolean true built
   Let members renew the lock on an acquired record.
 share.session.timeout.ms int 45000 1.. built
   A member of the share group silent for this long is removed.
-streams.assignment.interval.ms int 1000 0..
+streams.assignment.interval.ms int 1000 0.. of:streams
   Least time between two assignments of the streams group.
-streams.heartbeat.interval.ms int 5000 1..
+streams.heartbeat.interval.ms int 5000 1.. of:streams
   Heartbeat interval of the streams group's members.
-streams.initial.rebalance.delay.ms int 3000 0..
+streams.initial.rebalance.delay.ms int 3000 0.. of:streams
   How long a new streams group waits for more members.
-streams.num.standby.replicas int 0 0..
+streams.num.standby.replicas int 0 0.. of:streams
   Standby copies of each task.
-streams.session.timeout.ms int 45000 1..
+streams.session.timeout.ms int 45000 1.. of:streams
   A member of the streams group silent for this long is removed.
 """)
 
 CLIENT_METRICS_SETTINGS: dict[str, Setting] = read_table("""
-interval.ms int 300000 100..3600000
+interval.ms int 300000 100..3600000 of:telemetry
   How often a client pushes its metrics.
-match list ""
+match list "" of:telemetry
   Which clients are asked for metrics.
-metrics list ""
+metrics list "" of:telemetry
   Prefixes of the names of the metrics that are asked for.
 """)

@@ -135,7 +135,7 @@ class ConsumerGroups:
         if isinstance(group, ConsumerGroup):
             return GroupDraft(group), None
         if request.member_epoch != JOINING_EPOCH:
-            raise errors.GroupIdNotFound(f"Group {group_id} not found.")
+            raise errors.GroupIdNotFound(f"Consumer group {group_id} not found.")
         if group is None:
             return GroupDraft(ConsumerGroup(group_id)), None
         if not isinstance(group, ClassicGroup):

@@ -68,6 +68,8 @@ class ConsumerDriver:
 
     def find(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         group = shard.machine.groups.get(group_id)
+        if group is None:
+            raise errors.GroupIdNotFound(f"Group {group_id} not found.")
         if not isinstance(group, ConsumerGroup):
             raise errors.GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         return group

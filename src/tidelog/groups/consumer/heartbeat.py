@@ -40,28 +40,30 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     refuse = errors.InvalidRequest
     needs_id = version >= VERSION_WITH_CLIENTS_IDS or epoch > 0 or epoch == LEFT_EPOCH
     if needs_id and not request.member_id.strip():
-        raise refuse("the member id is empty")
+        raise refuse("MemberId can't be empty.")
     if not request.group_id.strip():
-        raise refuse("the group id is empty")
+        raise refuse("GroupId can't be empty.")
     if request.instance_id is not None and not request.instance_id.strip():
-        raise refuse("the instance id is empty")
+        raise refuse("InstanceId can't be empty.")
     if request.rack_id is not None and not request.rack_id.strip():
-        raise refuse("the rack is empty")
+        raise refuse("RackId can't be empty.")
     if epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == -1:
-            raise refuse("a joining member must send its rebalance timeout")
+            raise refuse("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
-            raise refuse("a joining member must send an empty list of owned partitions")
+            raise refuse("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise refuse("a joining member must subscribe to topics or to a regular expression")
+            raise refuse(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
     elif epoch == STATIC_LEFT_EPOCH:
         if request.instance_id is None:
-            raise refuse("only a static member may leave with epoch -2: the instance id is missing")
+            raise refuse("InstanceId can't be null.")
     elif epoch < STATIC_LEFT_EPOCH:
-        raise refuse(f"there is no member epoch {epoch}")
+        raise refuse("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise errors.UnsupportedAssignor(
-            f"assignor {request.server_assignor!r} is not supported: use one of {', '.join(assignors)}"
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
         )
 
 

@@ -67,5 +67,5 @@ def compiled(regex: str) -> Any:
         (reason,) = problem.args
         shown = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
         raise errors.InvalidRegularExpression(
-            f"{regex!r} is not a valid regular expression of RE2: {shown}"
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {shown}."
         ) from None

@@ -19,7 +19,7 @@ def check_topic_name(name: str) -> None:
     if not name:
         raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
-        raise InvalidTopicException("Topic name is invalid: '.' or '..' is not allowed")
+        raise InvalidTopicException(f"Topic name is invalid: '{name}' is not allowed")
     if len(name) > LENGTH_MAX:
         raise InvalidTopicException(
             f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"

@@ -21,7 +21,8 @@ def place(brokers: Sequence[BrokerImage], count: int, replication: int, start: i
     if replication > len(brokers):
         raise errors.InvalidReplicationFactor(
             f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
-            f"cannot be reached because only {len(brokers)} broker(s) are registered."
+            f"cannot be reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
+            "directories cordoned."
         )
     around = _alternating(brokers)
     size = len(around)
@@ -52,23 +53,29 @@ def _alternating(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
     return [broker for row in rows for broker in row if broker is not None]
 
 
+def check_replicas(replicas: Sequence[int], brokers: Collection[NodeId]) -> None:
+    """Checks the replicas that a client has chosen for one partition."""
+    refuse = errors.InvalidReplicaAssignment
+    if not replicas:
+        raise refuse("The manual partition assignment includes an empty replica list.")
+    for at, node in enumerate(replicas):
+        if node not in brokers:
+            raise refuse(
+                f"The manual partition assignment includes broker {node}, but no such broker is registered."
+            )
+        if node in replicas[:at]:
+            raise refuse(f"The manual partition assignment includes the broker {node} more than once.")
+
+
 def check_assignment(
     assignment: Mapping[int, Sequence[int]], first: int, brokers: Collection[NodeId]
 ) -> None:
     """Checks the replicas that a client has chosen for the partitions from `first` on."""
     refuse = errors.InvalidReplicaAssignment
     if sorted(assignment) != list(range(first, first + len(assignment))):
-        raise refuse(
-            f"The assignment must name the partitions from {first} on without a gap, not {sorted(assignment)}."
-        )
+        raise refuse("partitions should be a consecutive 0-based integer sequence")
     for index, replicas in assignment.items():
-        if not replicas:
-            raise refuse(f"The assignment gives partition {index} no replicas.")
-        if len(set(replicas)) != len(replicas):
-            raise refuse(f"The assignment names a broker twice for partition {index}: {list(replicas)}.")
-        missing = [node for node in replicas if node not in brokers]
-        if missing:
-            raise refuse(f"Partition {index} is assigned to broker {missing[0]}, which is not registered.")
+        check_replicas(replicas, brokers)
         if len(replicas) != len(assignment[first]):
             raise refuse(
                 f"Partition {index} has {len(replicas)} replicas in the assignment, and partition {first} has "

@@ -75,7 +75,7 @@ def plan_topic(
     """`taken`: the names that the topic may collide with; `topic_id` and `start` are random."""
     check_topic_name(wanted.name)
     if wanted.name == CLUSTER_METADATA:
-        raise errors.InvalidRequest(f"Topic {CLUSTER_METADATA!r} is internal and cannot be created.")
+        raise errors.InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
     tenant = tenant_of_name(image, wanted.name)
     if tenant is None or tenant_of_name(image, taken.get(plain(wanted.name), "")) == tenant:
         # What others have is nothing that a tenant should learn.
@@ -99,23 +99,21 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
     """Returns (the topic as it is, the plan for the topic with its new partitions)."""
     topic = image.topics.get(wanted.name)
     if topic is None:
-        raise errors.UnknownTopicOrPartition(
-            f"Topic {wanted.name!r} does not exist: check the name, or create the topic."
-        )
+        raise errors.UnknownTopicOrPartition(f"The topic '{wanted.name}' does not exist.")
     have = len(topic.partitions)
     if wanted.total < have:
         raise errors.InvalidPartitions(
-            f"Topic {topic.name!r} currently has {have} partitions: the number can only grow, not become {wanted.total}."
+            f"The topic {topic.name} currently has {have} partition(s); {wanted.total} would not be an increase."
         )
     if wanted.total == have:
-        raise errors.InvalidPartitions(f"Topic {topic.name!r} already has {have} partitions.")
+        raise errors.InvalidPartitions(f"Topic already has {have} partition(s).")
     more = wanted.total - have
     _check_count(more)
     if wanted.assignment is not None:
         if len(wanted.assignment) != more:
             raise errors.InvalidReplicaAssignment(
-                f"Topic {topic.name!r} gets {more} new partitions, and the assignment names replicas for "
-                f"{len(wanted.assignment)}."
+                f"Attempted to add {more} additional partition(s), but only {len(wanted.assignment)} assignment(s) "
+                "were specified."
             )
         assignment = dict(enumerate(wanted.assignment, have))
         placement.check_assignment(assignment, have, image.brokers)
@@ -135,7 +133,7 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
 def _checked_configs(configs: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
     for name, value in configs.items():
         if value is None:
-            raise errors.InvalidConfig(f"Setting {name} has no value: leave it out to get the default.")
+            raise errors.InvalidConfig(f"Null value not supported for topic configs: {name}")
     TopicConfig.of(configs, config.topic_defaults).check()
     return {name: value for name, value in configs.items() if value is not None}
 
@@ -144,20 +142,19 @@ def _replicas_of_topic(
     image: Image, wanted: TopicSpec, config: BrokerConfig, start: int
 ) -> tuple[Replicas, ...]:
     if wanted.assignment:
-        if wanted.replication != DEFAULT or wanted.partitions != DEFAULT:
-            raise errors.InvalidRequest(
-                "With a replica assignment, the number of partitions and the replication factor must be -1."
-            )
+        for what, count in (("replication factor", wanted.replication), ("numPartitions", wanted.partitions)):
+            if count != DEFAULT:
+                raise errors.InvalidRequest(
+                    f"A manual partition assignment was specified, but {what} was not set to -1."
+                )
         placement.check_assignment(wanted.assignment, 0, image.brokers)
         return _tuples([wanted.assignment[index] for index in range(len(wanted.assignment))])
     if wanted.replication < 1 and wanted.replication != DEFAULT:
         raise errors.InvalidReplicationFactor(
-            f"The replication factor must be at least 1, or -1 for the default, not {wanted.replication}."
+            "Replication factor must be larger than 0, or -1 to use the default value."
         )
     if wanted.partitions < 1 and wanted.partitions != DEFAULT:
-        raise errors.InvalidPartitions(
-            f"The number of partitions must be at least 1, or -1 for the default, not {wanted.partitions}."
-        )
+        raise errors.InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
     count = config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions
     replication = config.default_replication_factor if wanted.replication == DEFAULT else wanted.replication
     return placement.place(image.live_brokers, count, replication, start)

@@ -105,6 +105,37 @@ async def test_iteration_goes_on_and_on(stage: Stage) -> None:
         assert offsets == list(range(7))
 
 
+@pytest.mark.parametrize("read_on", ["poll", "iterate"])
+@staged
+async def test_pausing_after_a_loop_leaves_the_rest_for_a_resume(stage: Stage, read_on: str) -> None:
+    stage.broker()
+    stage.world.create("orders", partitions=2)
+    fill(stage, *[b"%d" % at for at in range(10)])
+    fill(stage, *[b"%d" % at for at in range(10)], partition=TopicPartition("orders", 1))
+    async with consumer_on(stage, max_poll_records=50) as consumer:
+        partitions = [TopicPartition("orders", index) for index in (0, 1)]
+        consumer.assign(partitions)
+        received = []
+        async for record in consumer:
+            received.append((record.partition, record.offset))
+            if len(received) == 3:
+                break
+        paused, other = partitions[received[-1][0]], partitions[1 - received[-1][0]]
+        consumer.pause(paused)
+        while sum(partition == other.partition for partition, _ in received) < 10:
+            if read_on == "poll":
+                records = await consumer.poll(1_000, 1)
+            else:
+                records = [await anext(aiter(consumer))]
+            assert {record.partition for record in records} <= {other.partition}
+            received += [(record.partition, record.offset) for record in records]
+        assert await consumer.poll(1_000) == []
+        consumer.resume(paused)
+        while len(received) < 20:
+            received += [(record.partition, record.offset) for record in await consumer.poll(1_000)]
+        assert sorted(received) == [(part, offset) for part in (0, 1) for offset in range(10)]
+
+
 @staged
 async def test_control_batches_and_compacted_records_are_passed_over(stage: Stage) -> None:
     stage.broker()

@@ -35,7 +35,7 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
                 partition_index=requested.partition_index, error_message=None
             )
             if topic.topic_name != CLUSTER_METADATA or requested.partition_index != 0:
-                problem = errors.UnknownTopicOrPartition(f"only {CLUSTER_METADATA}-0 has a quorum")
+                problem = errors.UnknownTopicOrPartition("This server does not host this topic-partition.")
                 part.error_code, part.error_message = problem.code, str(problem)
             else:
                 leader = image.controller
@@ -78,7 +78,7 @@ async def unregister_broker(request: UnregisterBrokerRequest, context: Context) 
             f"broker {node} has replicas: move them first (tidelog partitions reassign --remove-broker {node})"
         )
     elif not image.broker_overrides(node):
-        problem = errors.BrokerIdNotRegistered(f"no broker {node} is known here")
+        problem = errors.BrokerIdNotRegistered(f"Broker ID {node} is not currently registered")
     else:
         try:
             await context.services.controller.alter_broker_configs(node, lambda _: {})

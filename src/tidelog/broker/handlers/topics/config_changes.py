@@ -56,6 +56,11 @@ async def alter(
         await _alter_broker(name, kept, change_broker, context, validate_only)
     elif kind == LOGGER:
         check_broker(name, context)
+        for alteration in wanted:
+            if alteration.action not in (Action.SET, Action.DELETE):
+                raise errors.InvalidRequest(
+                    f"{alteration.action.name} operation is not allowed for the BROKER_LOGGER resource"
+                )
         loggers.alter(
             [
                 (alteration.name, None if alteration.action is Action.DELETE else alteration.value)
@@ -103,14 +108,19 @@ def topic_overrides(topic: str, context: Context) -> Mapping[str, str]:
     check_topic_name(topic)
     image = context.services.image()
     if topic not in image.topics:
-        raise errors.UnknownTopicOrPartition(f"no topic {topic!r} here: check the name, or create it")
+        raise errors.UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
     return image.topic_overrides(topic)
 
 
-def check_broker(name: str, context: Context) -> NodeId:
+def check_broker(
+    name: str, context: Context, what: str = "Node id", expected: str = "expected {}, but received"
+) -> NodeId:
+    """`what` and `expected`: Apache Kafka's words in the request at hand."""
     me = context.services.node_id
     if name != str(me):
-        raise errors.InvalidRequest(f"this is broker {me}: ask broker {name!r} itself")
+        if not name.isdecimal():
+            raise errors.InvalidRequest(f"{what} must be an integer, but it is: {name}")
+        raise errors.InvalidRequest(f"Unexpected broker id, {expected.format(me)} {name}")
     return me
 
 
@@ -121,7 +131,7 @@ async def _alter_broker(
     config = context.services.config()
     for key in keys:
         if not find_broker_setting(key).dynamic:
-            raise errors.InvalidRequest(f"{key} cannot be changed while the broker runs: set it at the start")
+            raise errors.InvalidRequest(f"Cannot update these configs dynamically: [{key}]")
         if key.startswith(PREFIX):
             _check_override(key, config, node)
 
@@ -163,13 +173,13 @@ def _check_certificates(config: BrokerConfig, node: NodeId | None, after: Mappin
 
 def check_group_name(name: str) -> None:
     if not name:
-        raise errors.InvalidRequest("a group resource has a name: there are no settings of all groups")
+        raise errors.InvalidRequest("Default group resources are not allowed.")
 
 
 def _check_fixed(kind: int, name: str, values: Mapping[str, str | None]) -> None:
     """Client metrics have only their defaults, and those may be set."""
     if kind != CLIENT_METRICS:
-        raise errors.InvalidRequest(f"the settings of resources of type {kind} cannot be changed this way")
+        raise errors.InvalidRequest(f"Unknown resource type {kind}")
     if not name:
         raise errors.InvalidRequest("a client metrics resource has a name")
     for key, value in values.items():

@@ -84,10 +84,10 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[De
     if kind == BROKER:
         if not name:
             return describe_all_brokers(config, keys)
-        check_broker(name, context)
+        check_broker(name, context, "Broker id", "expected {} or empty string, but received")
         return [*describe_broker(config, keys), *_facts(keys, context)]
     if kind == LOGGER:
-        check_broker(name, context)
+        check_broker(name, context, "Broker id", "expected {} but received")
         return loggers.described(keys)
     if kind == CLIENT_METRICS:
         if not name:
@@ -96,7 +96,7 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[De
     if kind == GROUP:
         check_group_name(name)
         return describe_group(context.services.image().group_overrides(name), config, keys)
-    raise errors.InvalidRequest(f"there are no settings for resources of type {kind}")
+    raise errors.InvalidRequest(f"Unknown resource type {kind}")
 
 
 def _within(entry: DescribedSetting, ceilings: Mapping[str, int]) -> DescribedSetting:
@@ -164,7 +164,7 @@ def _alteration(config: incremental.AlterableConfig) -> Alteration:
     except ValueError:
         raise errors.InvalidRequest(f"there is no operation {config.config_operation} on settings") from None
     if config.value is None and action is not Action.DELETE:
-        raise errors.InvalidRequest(f"{config.name} has no value: delete it to get the default")
+        raise errors.InvalidRequest(f"Null value not supported for : {config.name}")
     return Alteration(config.name, action, config.value)
 
 
@@ -189,7 +189,7 @@ async def alter_configs(request: legacy.AlterConfigsRequest, context: Context) -
 
 def _value(config: legacy.AlterableConfig) -> str:
     if config.value is None:
-        raise errors.InvalidRequest(f"{config.name} has no value: leave it out to get the default")
+        raise errors.InvalidRequest(f"Null value not supported for : {config.name}")
     return config.value
 
 

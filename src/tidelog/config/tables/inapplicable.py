@@ -1,0 +1,51 @@
+"""Why Tidelog does not act on settings of Kafka: the words after `n/a:` and `of:` in the tables of settings.
+
+A setting with `n/a:` is accepted in any value that Kafka accepts, and a start says in one line why it has no effect.  One
+with `of:` waits for a feature, and may only have its default."""
+
+from __future__ import annotations
+
+NOT_APPLICABLE = {
+    "kraft": "Metadata are in SQLite or etcd: there is no KRaft quorum and no metadata log.",
+    "lease": "A broker lives as long as its lease in etcd: tidelog.broker.lease.ms.",
+    "threads": "One event loop does this work: there is no pool of threads to size.",
+    "in-flight": "No request queues for a thread; tidelog.connection.requests.max bounds those of a connection.",
+    "purgatory": "A request that is done leaves what it waited for at once: there is nothing to sweep.",
+    "reporters": "Metrics are served at /metrics for Prometheus: there are no reporter classes.",
+    "samples": "Metrics are counters and histograms since the start: there are no samples or recording levels.",
+    "plug-in": "Tidelog loads no Java classes.",
+    "tls": "Python's TLS library (OpenSSL) does this; Java's providers and engines are not there.",
+    "kinit": "Tidelog does not start kinit.",
+    "keys-map": "The map of keys grows with its load by itself, within log.cleaner.dedupe.buffer.size.",
+    "cleaner-buffer": "Compaction reads and writes through the page cache, in pieces of fixed size.",
+    "load-buffer": "Coordinators read their logs in pieces of fixed size when they load.",
+    "append-buffer": "Coordinators write batches as they come, without a buffer that is kept for reuse.",
+    "linger": "Coordinators append at once what has come in one turn of the event loop.",
+    "throttle-window": "Copying has an account that fills at the throttled rate, up to one second of it: no windows.",
+    "dial": "A connection to another broker is given up after 1 s, so that a broker that is away is noticed soon.",
+    "fetcher": "One connection to each leader carries the fetches of all partitions, one behind the other.",
+    "backlog": "Up to 1,024 connections wait to be accepted, or as many as the system allows (net.core.somaxconn).",
+    "directory": "A log directory that fails is reported at once, and again until the report is taken.",
+    "controller-login": "Brokers log in to etcd with tidelog.metadata.user, not to controllers.",
+    "startup-listeners": "Every listener opens when the broker is ready.",
+    "start-wait": "A broker tries to register until it is stopped.",
+}
+
+FEATURES = {
+    "tiers": "tiered storage",
+    "streams": "streams groups",
+    "kerberos": "renewing Kerberos tickets by a schedule of its own",
+    "oauth-assertion": "OAuth client assertions",
+    "token-refresh": "refresh of logins by schedule",
+    "two-phase": "transactions of an outside coordinator",
+    "login-plug-ins": "Java classes of logins and TLS",
+    "telemetry": "client telemetry",
+    "policies": "Java classes that decide about topics, settings, quotas and principals",
+    "providers": "providers of settings",
+    "group-kinds": "switching off kinds of groups",
+    "internal-codecs": "compressed internal topics",
+    "cordon": "cordoned log directories",
+    "cleaner-pace": "parallel and paced compaction",
+    "recovery-threads": "parallel recovery of one directory",
+    "certificate-changes": "checks of changed certificates",
+}
