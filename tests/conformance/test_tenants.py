@@ -324,6 +324,15 @@ async def _topics(shared: SecureBroker, user: str) -> list[str]:
 def test_the_tidelog_client_sees_its_own(shared: SecureBroker) -> None:
     assert all(name.startswith("acme.") for name in asyncio.run(_topics(shared, "acme/ann")))
     assert {"zeta.orders", "plain-orders"} <= set(asyncio.run(_topics(shared, "root")))
+    # Measured every two seconds, so a broker that has just begun has not said it yet.
+    warning = "There are tenants, and listener PLAIN has no login"
+    wait_for(
+        lambda: shared_log(shared).count(warning) == 1, "the broker does not warn of a way around tenants"
+    )
+
+
+def shared_log(shared: SecureBroker) -> str:
+    return (shared.home / "broker.log").read_text(errors="replace")
 
 
 # Limits that are measured

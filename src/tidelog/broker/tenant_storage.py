@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from tidelog import errors
 from tidelog.broker.gate import Gate
+from tidelog.config import BrokerConfig
+from tidelog.config.listener_security import ListenerSecurity
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image import Image
 from tidelog.metadata.tenants import SEPARATOR, STORED_BYTES_MAX
@@ -49,6 +51,20 @@ def worth_telling(told: Mapping[str, int], now: Mapping[str, int]) -> bool:
     return any(abs(now[name] - told[name]) > max(TOLD_BYTES, TOLD_SHARE * told[name]) for name in now)
 
 
+def doors_without_login(config: BrokerConfig) -> list[str]:
+    """Where clients do not say who they are: they are of no tenant, and see the whole cluster."""
+    doors = [
+        f"listener {listener.name}"
+        for listener in config.listeners
+        if not _authenticates(config.security[listener.name])
+    ]
+    return doors if config.http_logs_in or not config.tidelog_http_listen[1] else [*doors, "the HTTP port"]
+
+
+def _authenticates(security: ListenerSecurity) -> bool:
+    return security.has_login or (security.encrypts and security.tls.client_auth == "required")
+
+
 class TenantStorage:
     def __init__(self, node: NodeId, dirs: LogDirs, controller: Controller, gate: Gate) -> None:
         self._node = node
@@ -58,6 +74,7 @@ class TenantStorage:
         self._here: dict[str, int] = {}
         self._full: frozenset[str] = frozenset()
         self._closed_sizes: dict[object, int] = {}
+        self._warned = False
 
     def stored_here(self, tenant: str) -> int:
         """Bytes in the logs of this broker, as last measured."""
@@ -83,6 +100,7 @@ class TenantStorage:
 
     async def measure(self) -> None:
         limits = _limits(self._controller.image)
+        self._warn_of_open_doors(bool(limits))
         self._here = await self._measured(limits.keys()) if limits else {}
         bounded = {tenant: limit for tenant, limit in limits.items() if limit is not None}
         full = full_tenants(self.stored_bytes(), bounded, self._full)
@@ -97,6 +115,18 @@ class TenantStorage:
         told = self._controller.image.tenant_usage.get(self._node, {})
         if worth_telling(told, self._here):
             await self._controller.access.report_usage(self._node, self._here)
+
+    def _warn_of_open_doors(self, has_tenants: bool) -> None:
+        """Once, when the first tenant is there."""
+        doors = doors_without_login(self._controller.config()) if has_tenants and not self._warned else []
+        self._warned = has_tenants
+        if doors:
+            log.warning(
+                "There are tenants, and %s %s no login: whoever comes there is of no tenant and sees those of others.  Let "
+                "listeners ask for a login, set tidelog.http.authentication=required, or keep clients away from there.",
+                " and ".join(doors),
+                "has" if len(doors) == 1 else "have",
+            )
 
     async def _measured(self, tenants: Iterable[str]) -> dict[str, int]:
         known = frozenset(tenants)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from tidelog.cli.completion import complete_groups, complete_topics
 from tidelog.cli.output import ProgressMeter, coloured, counted, hush_stdout
 from tidelog.cli.record_format import FORMAT_HELP, BadFormat, Formatter, coloured_json, record_formatter
 from tidelog.cli.records.printer import RecordPrinter
@@ -87,7 +88,7 @@ With a schema, key and value are JSON: Avro in its own JSON, Protobuf in Protobu
     )
     + f"\n\n\b\n{FORMAT_HELP}\n\n\b\n{WHERE_HELP}"
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--from",
     "start",
@@ -151,6 +152,7 @@ With a schema, key and value are JSON: Avro in its own JSON, Protobuf in Protobu
 )
 @click.option(
     "--group",
+    shell_complete=complete_groups,
     metavar="NAME",
     help="Read as a member of this group: from its committed offsets on, sharing the partitions with its other members, and "
     "commit the printed records.  --from then applies to partitions without a committed offset.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tidelog.cli.completion import complete_topics
 from tidelog.cli.input_lines import Lines, LineTooLong
 from tidelog.cli.output import ProgressMeter, bytes_text, counted, print_json
 from tidelog.cli.records.record_lines import BadRecord, Headers, ParsedRecord, parse_record, to_bytes
@@ -78,7 +79,7 @@ echo '{"key": "a", "value": {"total": 5}}' | tidelog produce orders --input json
         '{"topic", "records": N, "value_bytes": N, "failed": N, "partitions": {PARTITION: N}}',
     )
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--input",
     "given",

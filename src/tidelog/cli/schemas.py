@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from tidelog.cli.command_config import RegistryLogin, read_registry_login
+from tidelog.cli.completion import beginning, command_config, timeout_ms
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, answer_options, command_config_option, command_help
 
@@ -75,6 +76,19 @@ def _check_encrypted(urls: str) -> None:
                 f"{url} is not encrypted, and the log-in of --command-config would be readable on the way: use https:, or "
                 "give basic.auth.user.info"
             )
+
+
+def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    import os
+
+    url = ctx.params.get("registry") or os.environ.get("TIDELOG_REGISTRY") or REGISTRY
+    try:
+        config = command_config(ctx)
+        login = RegistryLogin() if config is None else read_registry_login(config)
+        subjects: Any = registry_of(url, login, timeout_ms()).ask("GET", "/subjects?subjectPrefix=:*:")
+    except Exception:  # of any kind: a shell shows no errors while somebody types
+        return []
+    return beginning(incomplete, subjects)
 
 
 registry_option = click.option(
@@ -182,7 +196,7 @@ tidelog schemas get --id 7 --json
         '{"subject", "version", "id", "schemaType", "references", "schema"}',
     ),
 )
-@click.argument("subject", required=False)
+@click.argument("subject", required=False, shell_complete=complete_subjects)
 @click.option("--version", default="latest", show_default=True, metavar="N", help="Version of the subject.")
 @click.option(
     "--id",
@@ -221,7 +235,7 @@ jq .schema dump.json | tidelog schemas register orders-value - --type JSON
         '{"id", "version", "guid"}',
     ),
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @_file
 @_type
 @_references
@@ -255,7 +269,7 @@ tidelog schemas check orders-value order.avsc --version 3
         '{"is_compatible", "messages"}',
     ),
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @_file
 @_type
 @_references
@@ -298,7 +312,7 @@ tidelog schemas delete orders-value --permanent
         "[1, 2]",
     ),
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @click.option("--version", metavar="N", help="Only this version.")
 @click.option("--permanent", is_flag=True, help="Delete permanently; requires an earlier delete.")
 @registry_options
@@ -326,7 +340,7 @@ tidelog schemas config orders-value --unset
         '{"compatibilityLevel"}',
     ),
 )
-@click.argument("subject", required=False)
+@click.argument("subject", required=False, shell_complete=complete_subjects)
 @click.option("--set", "level", type=click.Choice(LEVELS, case_sensitive=False), help="The new mode.")
 @click.option("--unset", is_flag=True, help="Remove the subject's mode, so that the global mode applies.")
 @registry_options

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidelog.cli.completion import complete_topics
 from tidelog.cli.output import counted, print_json
 from tidelog.cli.session import Failure, Session, broker_options, command_help, run
 from tidelog.cli.start_offset import BadStart, Start, parse_start
@@ -37,7 +38,7 @@ tidelog topics delete old-1 old-2 --if-exists
         '{"deleted": [NAME...], "missing": [NAME...], "dry_run"}; with --dry-run, "deleted" is what would be deleted',
     )
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
 @click.option("--if-exists", is_flag=True, help="Do not fail if a topic does not exist.")
 @dry_run_option
 @yes_option
@@ -156,7 +157,7 @@ tidelog topics delete-records orders --before 1500 --partition 2
         '{"topic", "dry_run", "partitions": [{"partition", "before", "records"}]}; records counts offsets',
     ),
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--before",
     "place",

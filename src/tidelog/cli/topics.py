@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.completion import complete_topics
 from tidelog.cli.disks import disks
 from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
@@ -166,7 +167,7 @@ null where the broker does not report a value
 """,
     )
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topics)
 @broker_options
 def describe(session: Session, names: tuple[str, ...]) -> None:
     run(_describe(session, names))
@@ -260,7 +261,7 @@ tidelog topics alter orders --config retention.ms=3600000 --unset segment.bytes
         '{"name", "partitions": N or null, "set": {KEY: VALUE}, "unset": [KEY]}',
     )
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="New number of partitions.")
 @click.option(
     "--config", "config", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Set a setting; repeat."

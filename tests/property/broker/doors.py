@@ -357,6 +357,8 @@ TABLE = [
         {"topics": [{"topic_name": "__cluster_metadata", "partitions": PARTS}]},
     ),
     Row("UnregisterBroker", 0, "ALTER CLUSTER", {"broker_id": 99}),
+    Row("AddRaftVoter", 1, "ALTER CLUSTER", {"cluster_id": None, "voter_id": 3}),
+    Row("RemoveRaftVoter", 0, "ALTER CLUSTER", {"cluster_id": None, "voter_id": 3}),
     Row("UpdateFeatures", 2, "ALTER CLUSTER", {"feature_updates": []}),
 ]
 

@@ -116,6 +116,58 @@ def owned(name: str) -> bool:
     return name.startswith(("acme.", "acme/", "User:acme/"))
 
 
+# How each API is kept within a tenant.  `names`: each name and id in it is asked for; `scoped`: cut to the tenant for its
+# administrators; `refused`: of the cluster alone; `open`: tells and changes nothing that belongs to somebody.
+BOUNDARIES = {
+    "open": """
+        ApiVersions SaslHandshake SaslAuthenticate GetTelemetrySubscriptions PushTelemetry
+        DescribeCluster
+    """,
+    "names": """
+        Produce Fetch ListOffsets Metadata OffsetCommit OffsetFetch FindCoordinator JoinGroup
+        Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups CreateTopics DeleteTopics
+        DeleteRecords InitProducerId AddOffsetsToTxn EndTxn TxnOffsetCommit DescribeTransactions
+        ListTransactions OffsetForLeaderEpoch DescribeConfigs AlterConfigs IncrementalAlterConfigs
+        CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken
+        CreatePartitions DeleteGroups OffsetDelete DescribeProducers ConsumerGroupHeartbeat
+        ConsumerGroupDescribe ShareGroupHeartbeat ShareGroupDescribe ShareFetch ShareAcknowledge
+        DescribeShareGroupOffsets AlterShareGroupOffsets DeleteShareGroupOffsets
+        DescribeTopicPartitions AddPartitionsToTxn
+    """,
+    "scoped": """
+        DescribeAcls CreateAcls DeleteAcls DescribeClientQuotas AlterClientQuotas
+        DescribeUserScramCredentials AlterUserScramCredentials DescribeLogDirs
+        ListPartitionReassignments ListConfigResources
+    """,
+    "refused": """
+        AlterReplicaLogDirs ElectLeaders AlterPartitionReassignments UpdateFeatures DescribeQuorum
+        UnregisterBroker WriteTxnMarkers InitializeShareGroupState ReadShareGroupState
+        WriteShareGroupState DeleteShareGroupState ReadShareGroupStateSummary
+    """,
+}
+
+
+def test_every_api_has_its_boundary() -> None:
+    names = [name for listed in BOUNDARIES.values() for name in listed.split()]
+    assert sorted(names) == sorted(route.name for route in ROUTES.values())
+
+
+@pytest.mark.simulated(seed=4)
+async def test_what_is_of_the_cluster_alone_is_refused_to_whoever_is_of_a_tenant(random: Random) -> None:
+    async with broker_inside(random, WITH_ACLS) as inside:
+        await settle(inside)
+        refused = set()
+        for api_key, version in SERVED * 10:
+            name = ROUTES[api_key].name
+            if name not in BOUNDARIES["refused"].split():
+                continue
+            answer = await inside.ask(frame(random, api_key, version, inside.known))
+            codes = set() if answer is None else set(error_codes(answer_of(api_key, version, answer)))
+            assert codes <= {0, 31}, name
+            refused |= {name} if 31 in codes else set()
+        assert refused == set(BOUNDARIES["refused"].split())
+
+
 @pytest.mark.parametrize("given", [OPEN, WITH_ACLS], ids=["open", "super user"])
 @pytest.mark.parametrize("seed", seeds(3))
 async def test_nothing_outside_is_changed_or_told(random: Random, seed: int, given: dict[str, str]) -> None:

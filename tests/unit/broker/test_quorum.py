@@ -70,3 +70,6 @@ async def test_what_was_set_for_a_broker_that_is_gone_goes_with_it(random: Rando
     done = await admin.ask(UnregisterBrokerRequest(broker_id=2))
     assert (done.error_code, done.error_message) == (errors.NONE, None)
     assert controller.image.broker_overrides(other) == {}
+    await controller.access.report_usage(other, {"acme": 7})
+    assert (await admin.ask(UnregisterBrokerRequest(broker_id=2))).error_code == errors.NONE
+    assert other not in controller.image.tenant_usage, "what it told of tenants counts no more"

@@ -13,7 +13,8 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.quota_manager import UNLIMITED_BYTES, QuotaManager
 from tidelog.broker.session import Session
 from tidelog.broker.tenant_connections import TenantConnections
-from tidelog.broker.tenant_storage import full_tenants, worth_telling
+from tidelog.broker.tenant_storage import doors_without_login, full_tenants, worth_telling
+from tidelog.config import BrokerConfig
 from tidelog.gateways.metrics.page import Page
 from tidelog.gateways.metrics.tenants import is_of_tenant
 from tidelog.metadata.tenants import ENABLED
@@ -99,6 +100,21 @@ def test_a_tenant_that_was_full_writes_again_below_its_limit() -> None:
     assert full_tenants({"acme": 96}, limits, ("acme",)) == {"acme"}
     assert full_tenants({"acme": 94}, limits, ("acme",)) == frozenset()
     assert full_tenants({"acme": 1 << 50}, {}, ("acme",)) == frozenset()
+
+
+def test_doors_without_a_login_are_a_way_around_tenants() -> None:
+    given = {
+        "listeners": "PLAIN://127.0.0.1:1,SEC://127.0.0.1:2",
+        "listener.security.protocol.map": "PLAIN:PLAINTEXT,SEC:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAIN",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+    assert doors_without_login(BrokerConfig.of(given)) == ["listener PLAIN", "the HTTP port"]
+    secured = given | {
+        "tidelog.http.authentication": "required",
+        "listener.security.protocol.map": "PLAIN:SASL_PLAINTEXT,SEC:SASL_PLAINTEXT",
+    }
+    assert doors_without_login(BrokerConfig.of(secured)) == []
 
 
 def test_small_changes_are_told_later() -> None:

@@ -208,6 +208,16 @@ def _unregistered(request: Any, context: Context) -> Iterable[AdminChange]:
     yield AdminChange("BROKER", str(request.broker_id), {})
 
 
+def _added_voter(request: Any, context: Context) -> Iterable[AdminChange]:
+    listeners = {listener.name: f"{listener.host}:{listener.port}" for listener in request.listeners}
+    change = {"voter_added": str(request.voter_directory_id), "listeners": listeners}
+    yield AdminChange("CONTROLLER", str(request.voter_id), change)
+
+
+def _removed_voter(request: Any, context: Context) -> Iterable[AdminChange]:
+    yield AdminChange("CONTROLLER", str(request.voter_id), {"voter_removed": str(request.voter_directory_id)})
+
+
 def _updated_features(request: Any, context: Context) -> Iterable[AdminChange]:
     if not request.validate_only:
         for update in request.feature_updates:
@@ -297,6 +307,8 @@ CHANGES: dict[str, tuple[Changes, Codes]] = {
     "AlterPartitionReassignments": (_reassigned, _first_codes("responses", "name")),
     "AlterReplicaLogDirs": (_moved_log_dirs, _first_codes("results", "topic_name")),
     "UnregisterBroker": (_unregistered, _whole),
+    "AddRaftVoter": (_added_voter, _whole),
+    "RemoveRaftVoter": (_removed_voter, _whole),
     "UpdateFeatures": (_updated_features, _first_codes("results", "feature")),
     "DeleteGroups": (_deleted_groups, _first_codes("results", "group_id")),
     "OffsetDelete": (_deleted_offsets, _whole),

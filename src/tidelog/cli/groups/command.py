@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.completion import complete_groups, complete_topics
 from tidelog.cli.groups.reset_target import target_option
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, Session, broker_options, command_help, pairs, run
@@ -79,7 +80,7 @@ and where nothing is committed
 """,
     )
 )
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @broker_options
 def describe(session: Session, names: tuple[str, ...]) -> None:
     described = run(_describe(session, names))
@@ -210,7 +211,7 @@ epoch is null in classic groups
 """,
     )
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @broker_options
 def members(session: Session, name: str) -> None:
     async def found() -> GroupDescription:
@@ -271,7 +272,7 @@ before is null where nothing was committed
 """,
     )
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @click.option(
     "--topic",
     "topics",
@@ -338,9 +339,14 @@ tidelog groups delete billing --topic retired-orders
         '{"deleted": [GROUP]}, or with --topic {"group", "deleted_offsets": [{"topic", "partition"}]}',
     )
 )
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; repeat."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Only the offsets of this topic; repeat.",
 )
 @broker_options
 def delete(session: Session, names: tuple[str, ...], topics: tuple[str, ...]) -> None:
@@ -396,7 +402,7 @@ tidelog groups set jobs share.auto.offset.reset=earliest share.dead.letter.topic
         '{"group", "set": {KEY: VALUE}}',
     ),
 )
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @click.argument("changes", nargs=-1, required=True, callback=pairs, metavar="KEY=VALUE...")
 @broker_options
 def set_(session: Session, name: str, changes: dict[str, str]) -> None:

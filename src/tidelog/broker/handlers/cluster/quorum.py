@@ -63,9 +63,9 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
 
 
 async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
-    """A registration ends with its lease, so of a broker that is stopped and has no replicas only its settings are left:
-    they go, so that a later broker of the same number does not find them.  Otherwise the answer says what is to be done
-    first."""
+    """A registration ends with its lease, so of a broker that is stopped and has no replicas only its settings are left, and
+    what it told of tenants: both go, so that a later broker of the same number does not find them.  Otherwise the answer
+    says what is to be done first."""
     image, node = context.services.image(), NodeId(request.broker_id)
     holds = any(
         node in partition.replicas for topic in image.topics.values() for partition in topic.partitions
@@ -77,11 +77,12 @@ async def unregister_broker(request: UnregisterBrokerRequest, context: Context) 
         problem = errors.InvalidRequest(
             f"broker {node} has replicas: move them first (tidelog partitions reassign --remove-broker {node})"
         )
-    elif not image.broker_overrides(node):
+    elif not image.broker_overrides(node) and node not in image.tenant_usage:
         problem = errors.BrokerIdNotRegistered(f"Broker ID {node} is not currently registered")
     else:
         try:
             await context.services.controller.alter_broker_configs(node, lambda _: {})
+            await context.services.controller.access.report_usage(node, {})
             return UnregisterBrokerResponse(error_message=None)
         except errors.TidelogError as failed:
             problem = failed
