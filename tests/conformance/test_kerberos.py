@@ -221,10 +221,10 @@ def test_the_acls_count_for_the_short_name(kdc: Kdc, broker: KerberosBroker) -> 
             admin.describe_acls()
 
 
-def test_rules_turn_principals_into_names(kdc: Kdc, tmp_path: Path) -> None:
+def test_rules_turn_principals_into_names(kdc: Kdc, broker: KerberosBroker, tmp_path: Path) -> None:
     rules = r"RULE:[2:$1-$2](web-.*)s/web-(.*)/team-$1/,DEFAULT"
     other = KerberosBroker(tmp_path, {"sasl.kerberos.principal.to.local.rules": rules})
-    other.port, other.keytab = free_port(), kdc.keytab("kafka/localhost", "rules.keytab")
+    other.port, other.keytab = free_port(), broker.keytab
     other.start()
     try:
         with (
@@ -237,20 +237,27 @@ def test_rules_turn_principals_into_names(kdc: Kdc, tmp_path: Path) -> None:
 
 
 def test_a_ticket_for_a_key_that_the_broker_has_not_is_refused(kdc: Kdc, tmp_path: Path) -> None:
-    old = KerberosBroker(tmp_path, {})
-    old.port, old.keytab = free_port(), tmp_path / "broker.keytab"
-    shutil.copy(kdc.keytab("kafka/localhost", "first.keytab"), old.keytab)
+    """Of a service of its own: new keys of the others' would make their tickets worthless."""
+    keytab_of_broker, principal = tmp_path / "broker.keytab", f"moved/localhost@{REALM}"
+    settings = {
+        "sasl.kerberos.service.name": "moved",
+        "listener.name.krb.gssapi.sasl.jaas.config": f'{MODULE}keyTab="{keytab_of_broker}" principal="{principal}";',
+    }
+    old = KerberosBroker(tmp_path, settings)
+    old.port = free_port()
+    shutil.copy(kdc.keytab("moved/localhost", "first.keytab"), keytab_of_broker)
     old.start()
     try:
-        newer = kdc.keytab("kafka/localhost", "second.keytab")
+        newer = kdc.keytab("moved/localhost", "second.keytab")
         security = Security(
             mechanism="GSSAPI",
+            kerberos_service_name="moved",
             kerberos_principal=f"carol@{REALM}",
             kerberos_keytab=keytab(kdc, "carol"),
         )
         assert REFUSED in refused(old, security)
         assert "a Kerberos log-in from 127.0.0.1 failed" in old.log_text()
-        shutil.copy(newer, old.keytab)  # read with the next log-in
+        shutil.copy(newer, keytab_of_broker)  # read with the next log-in
         with Admin(bootstrap_servers=at(old), security=security) as admin:
             assert admin.list_topics() == []
     finally:
