@@ -114,8 +114,8 @@ OIDC = {
         ({"log.roll.ms": "0"}, "log.roll.ms cannot be 0: it must be at least 1"),
         ({"log.roll.jitter.ms": "-1"}, "at least 0"),
         (
-            {"num.recovery.threads.per.data.dir": "4"},
-            "is known but not built in Tidelog yet (parallel recovery of one directory): it must stay '2'",
+            {"log.cleaner.threads": "4"},
+            "is known but not built in Tidelog yet (parallel and paced compaction): it must stay '1'",
         ),
         ({"sasl.login.class": "x"}, "it must stay unset"),
         ({"num.io.threads": "many"}, "Not a number of type INT"),

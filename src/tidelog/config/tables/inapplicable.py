@@ -28,6 +28,7 @@ NOT_APPLICABLE = {
     "directory": "A log directory that fails is reported at once, and again until the report is taken.",
     "controller-login": "Brokers log in to etcd with tidelog.metadata.user, not to controllers.",
     "startup-listeners": "Every listener opens when the broker is ready.",
+    "recovery": "One thread recovers each log directory, beside the others.",
     "start-wait": "A broker tries to register until it is stopped.",
 }
 
@@ -46,6 +47,5 @@ FEATURES = {
     "internal-codecs": "compressed internal topics",
     "cordon": "cordoned log directories",
     "cleaner-pace": "parallel and paced compaction",
-    "recovery-threads": "parallel recovery of one directory",
     "certificate-changes": "checks of changed certificates",
 }
