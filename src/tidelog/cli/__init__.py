@@ -32,6 +32,7 @@ COMMANDS = {
     "users": ("tidelog.cli.security.users:users", "Create, list and delete users, and set passwords."),
     "acls": ("tidelog.cli.security.acls:acls", "Create, list, delete and explain ACLs."),
     "roles": ("tidelog.cli.security.roles:roles", "Grant and revoke roles: bundles of ACLs."),
+    "audit": ("tidelog.cli.security.audit:audit", "Show who logged in, was denied, and changed what."),
     "quotas": ("tidelog.cli.quotas:quotas", "Limit how much clients produce, fetch, request and connect."),
     "tenants": ("tidelog.cli.tenants:tenants", "Create, limit and delete tenants, and show what they use."),
     "transactions": ("tidelog.cli.transactions:transactions", "Show and abort transactions."),

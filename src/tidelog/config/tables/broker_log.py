@@ -119,7 +119,7 @@ min.insync.replicas int 1 1.. built dynamic
   Default of the topic setting min.insync.replicas.
 num.partitions int 1 1.. built
   Number of partitions of a topic that is created without one.
-num.recovery.threads.per.data.dir int 2 1.. dynamic of:recovery-threads
+num.recovery.threads.per.data.dir int 2 1.. dynamic n/a:recovery
   Threads that check the logs of one folder at start and sync them at the end.
 num.replica.alter.log.dirs.threads int null n/a:threads
   Threads that move replicas between the folders of a broker.

@@ -28,13 +28,14 @@ NOT_APPLICABLE = {
     "directory": "A log directory that fails is reported at once, and again until the report is taken.",
     "controller-login": "Brokers log in to etcd with tidelog.metadata.user, not to controllers.",
     "startup-listeners": "Every listener opens when the broker is ready.",
+    "recovery": "One thread recovers each log directory, beside the others.",
     "start-wait": "A broker tries to register until it is stopped.",
 }
 
 FEATURES = {
     "tiers": "tiered storage",
     "streams": "streams groups",
-    "kerberos": "Kerberos",
+    "kerberos": "renewing Kerberos tickets by a schedule of its own",
     "oauth-assertion": "OAuth client assertions",
     "token-refresh": "refresh of logins by schedule",
     "two-phase": "transactions of an outside coordinator",
@@ -46,6 +47,5 @@ FEATURES = {
     "internal-codecs": "compressed internal topics",
     "cordon": "cordoned log directories",
     "cleaner-pace": "parallel and paced compaction",
-    "recovery-threads": "parallel recovery of one directory",
     "certificate-changes": "checks of changed certificates",
 }

@@ -245,7 +245,7 @@ def check(around: GatewayServices, request: Request, path: str) -> None:
 
 def require(around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """Raises `Problem`, with the same words whether or not the resource exists."""
-    if not allowed(around, operation, kind, name):
+    if not allowed(around, operation, kind, name, asked=True):
         kind_name = kind.name.lower().replace("_", " ")
         raise Problem(
             403,
@@ -254,17 +254,21 @@ def require(around: GatewayServices, operation: AclOperation, kind: AclResourceT
         )
 
 
-def allowed(around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+def allowed(
+    around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str, *, asked: bool
+) -> bool:
+    """`asked`: the client asked for it by name; otherwise it is left out of the answer."""
     if not checks(around):
         return True
     session = identity.session()
     if session is None:
         return identity.behalf() == identity.OF_BROKER
-    return around.services.gate.allows(session, operation, kind, name)
+    gate = around.services.gate
+    return (gate.allows if asked else gate.sees)(session, operation, kind, name)
 
 
 def visible(around: GatewayServices, kind: AclResourceType, name: str) -> bool:
-    return allowed(around, DESCRIBE, kind, name)
+    return allowed(around, DESCRIBE, kind, name, asked=False)
 
 
 def sees_cluster(around: GatewayServices) -> bool:
