@@ -53,7 +53,8 @@ check: dev ## lint, types, layers, unit tests: under a minute
 test: tools check ## everything CI runs
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline tests/browser
 
-deep: tools ## long runs: many seeds, faults, new examples for properties
+deep: tools ## long runs: many seeds, faults, new examples for properties, known vulnerabilities
+	$(BIN)/python tools/vulnerabilities.py
 	TIDELOG_NEW_EXAMPLES=1 $(BIN)/pytest -n $(JOBS) tests/unit tests/property
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m deep --timeout 3600 tests
 

@@ -25,6 +25,7 @@ from bench.load import (
     memory,
     produce,
     scrape,
+    security,
     small,
     spark,
     start,
@@ -51,6 +52,7 @@ SCENARIOS = [
         spark,
         scrape,
         hostile,
+        security,
     )
 ]
 # Not a scenario: its figures are of the clients, on the same broker.

@@ -11,6 +11,7 @@ from bench.micro import (
     connection,
     crc32c,
     frames,
+    gate,
     keymap,
     records,
     shortcut,
@@ -18,7 +19,7 @@ from bench.micro import (
 )
 from bench.micro.timing import nanoseconds
 
-MODULES = (crc32c, batch, acceptance, records, writer, frames, connection, shortcut, keymap, compaction)
+MODULES = (crc32c, batch, acceptance, records, writer, frames, connection, shortcut, gate, keymap, compaction)
 
 
 def main() -> int:

@@ -65,6 +65,12 @@ class JsonFormatter(logging.Formatter):
             "service.node.name": self._node_id,
             "process.pid": record.process,
         }
+        audit = getattr(record, "audit", None)
+        if audit is not None:
+            line["message"] = (
+                f"{audit['event']} {audit['outcome']}: {audit['principal']} {audit['operation']}"
+            )
+            line |= {f"tidelog.audit.{name}": value for name, value in audit.items()}
         request = current_request()
         if request is not None:
             line["request.id"] = request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.conformance.process import wait_until
@@ -70,6 +71,22 @@ def options(dev: Dev, home: Path) -> dict[str, Any]:
 
 def log_of(dev: Dev, number: int) -> str:
     return (dev.folder / f"broker-{number}.log").read_text(errors="replace")
+
+
+def audit_events(login: dict[str, Any]) -> list[dict[str, Any]]:
+    consumer = Consumer({**login, "group.id": "auditors", "enable.partition.eof": True})
+    consumer.assign([TopicPartition("_audit", 0, OFFSET_BEGINNING)])
+    events: list[dict[str, Any]] = []
+    try:
+        while (record := consumer.poll(SECONDS_MAX)) is not None and record.error() is None:
+            events.append(json.loads(record.value()))
+    finally:
+        consumer.close()
+    return events
+
+
+def brokers_in(events: list[dict[str, Any]]) -> set[int]:
+    return {event["broker"] for event in events}
 
 
 def test_a_leader_is_killed_and_nothing_is_lost(dev: Dev, tmp_path: Path) -> None:
@@ -134,6 +151,12 @@ def test_a_leader_is_killed_and_nothing_is_lost(dev: Dev, tmp_path: Path) -> Non
     answer = dev.restart(victim)
     assert answer.returncode == 0, answer.stderr
     wait_until(in_sync, SECONDS_MAX, "the killed broker has caught up")
+    wait_until(
+        lambda: brokers_in(audit_events(login)) == {1, 2, 3},
+        SECONDS_MAX,
+        "every broker has written audit events",
+    )
+    assert [event for event in audit_events(login) if event["operation"] == "CreateTopics"]
     for number in (1, 2, 3):
         log = log_of(dev, number)
         assert PASSWORD not in log and "Traceback" not in log, log[-3000:]

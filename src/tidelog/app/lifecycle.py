@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
-import signal
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,9 +19,11 @@ from tidelog.app.known_revision import KnownRevision
 from tidelog.app.peer_security import ListenerPeers
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.replicating import Replicating
-from tidelog.app.security_warnings import open_to_everybody, powerless_broker
-from tidelog.app.surroundings import Surroundings, system
+from tidelog.app.security_warnings import powerless_broker
+from tidelog.app.surroundings import Surroundings
 from tidelog.broker.access import Access
+from tidelog.broker.audit.topic_writer import AuditTopicWriter
+from tidelog.broker.audit.trail import AuditTrail, audit_settings
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.figures import Figures
@@ -51,7 +50,6 @@ from tidelog.groups.share.offsets import ShareOffsets
 from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
-from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
@@ -84,7 +82,6 @@ log = logging.getLogger("tidelog")
 
 GRACE_MS = 2_000
 FILES_SPARE = 64  # descriptors for what is neither a segment nor a connection
-CONNECTIONS_WANTED = 10_000
 
 
 class Addresses(NamedTuple):
@@ -152,6 +149,7 @@ class Broker:
         services = self._services(node)
         router = Router(services)
         connections_max = around.descriptors_max - files.limit - spare
+        self._check_keytabs()
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
@@ -176,6 +174,7 @@ class Broker:
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
+        self._start_auditing(node)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._undo.push_async_callback(self._hand_over)
         self._server.start()
@@ -274,6 +273,27 @@ class Broker:
         self._registry = SchemaRegistry(node, controller, self._partitions, clock)
         self._registry.start()
 
+    def _check_keytabs(self) -> None:
+        listeners = self._given.security
+        if any("GSSAPI" in security.mechanisms for security in listeners.values() if security.has_login):
+            from tidelog.broker.kerberos import check_keytabs
+
+            check_keytabs(listeners)
+
+    def _start_auditing(self, node: NodeId) -> None:
+        if not self._given.audits or not self._given.tidelog_audit_topic:
+            return
+        writer = AuditTopicWriter(
+            node,
+            self._gate.audit,
+            self._controller,
+            self._partitions,
+            self._replicating.peers,
+            self._around.clock,
+        )
+        self._run(writer.run(), "writing audit events")
+        self._undo.push_async_callback(writer.stop)
+
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around
         intervals = Intervals(
@@ -350,7 +370,11 @@ class Broker:
             around.clock.monotonic_ms,
             lambda: access.tenants,
         )
-        self._gate = gate = Gate(lambda: access.authorizer, quotas, lambda: access.tenants)
+        audit = AuditTrail(node, lambda: audit_settings(controller.config()), around.clock)
+        topic = self._given.tidelog_audit_topic if self._given.audits else ""
+        self._gate = gate = Gate(
+            lambda: access.authorizer, quotas, lambda: access.tenants, audit, lambda: topic
+        )
         gate.learned()
         keys = KeySource(around.clock)
         return Services(
@@ -510,67 +534,3 @@ def _tell(reports: Iterable[Report]) -> None:
     for recovered in reports:
         if recovered.cut_bytes or recovered.cut_segments or recovered.damaged:
             log.warning("recovered %s", recovered)
-
-
-UsersAdded = Callable[[frozenset[CredentialName]], None]
-
-
-def serve(
-    config: BrokerConfig, first_users: Sequence[FirstUser] = (), users_added: UsersAdded = lambda _: None
-) -> int:
-    """Runs a broker until SIGINT or SIGTERM; the exit code.  `users_added` hears which of `first_users` are new."""
-    levels = parse_levels(config.tidelog_log_levels, "tidelog.log.levels")
-    set_up(config.tidelog_log_format, levels, config.node_id)
-    _raise_file_limit(
-        config.tidelog_open_files_max + CONNECTIONS_WANTED + config.tidelog_http_connections_max + FILES_SPARE
-    )
-    try:
-        asyncio.run(_serve(config, first_users, users_added))
-    except errors.TidelogError as problem:
-        print(f"tidelog: {problem}", file=sys.stderr)
-        return 1
-    except OSError as problem:
-        where = f": {problem.filename}" if problem.filename else ""
-        print(f"tidelog: {problem.strerror or problem}{where}", file=sys.stderr)
-        return 1
-    return 0
-
-
-async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_added: UsersAdded) -> None:
-    loop = asyncio.get_running_loop()
-    stop_requested = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop_requested.set)
-    broker = Broker(config, system(config), first_users)
-    addresses = await broker.start()
-    users_added(broker.users_added)
-    _warn(config, broker)
-    kafka, http = addresses.kafka, addresses.http or ("", 0)
-    print(
-        f"ready kafka={shown(*kafka)} http={shown(*http)} id={config.node_id}",
-        flush=True,
-    )
-    broker.ended.add_done_callback(lambda _: stop_requested.set())
-    await stop_requested.wait()
-    await broker.stop()
-    if broker.ended.done():
-        broker.ended.result()
-
-
-def _warn(config: BrokerConfig, broker: Broker) -> None:
-    for is_warning, line in config.without_effect:
-        log.log(logging.WARNING if is_warning else logging.INFO, "%s", line)
-    exposed = open_to_everybody(config)
-    for warning in filter(None, (exposed, broker.powerless())):
-        log.warning("%s", warning)
-    if exposed is not None:
-        # Logs may go where nobody looks at a first start.
-        print(f"tidelog: WARNING: {exposed}", file=sys.stderr, flush=True)
-
-
-def _raise_file_limit(wanted: int) -> None:
-    """Shells often start programs with a limit of 1,024 open files, and allow far more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, target), hard))

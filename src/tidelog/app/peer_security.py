@@ -10,6 +10,7 @@ from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import MECHANISMS, ListenerSecurity
 from tidelog.config.oauth import TokenClient
 from tidelog.errors import InvalidConfig
+from tidelog.net.kerberos_login import KerberosLogin
 from tidelog.net.sasl import Token
 from tidelog.net.tls_files import TlsContext, client_context
 from tidelog.net.token_client import ClientCredentials
@@ -21,6 +22,7 @@ class BrokerLogin:
     username: str | None
     password: str | None = field(repr=False)
     token: Token | None = None
+    kerberos: KerberosLogin | None = None
 
 
 class ListenerPeers:
@@ -50,6 +52,8 @@ class ListenerPeers:
             )
         if mechanism == "OAUTHBEARER":
             return BrokerLogin(mechanism, None, None, self._credentials(security, listener))
+        if mechanism == "GSSAPI":
+            return BrokerLogin(mechanism, None, None, kerberos=_kerberos(security, listener))
         entry = security.jaas.get(mechanism)
         if entry is None or entry.username is None or entry.password is None:
             raise InvalidConfig(
@@ -81,3 +85,13 @@ class ListenerPeers:
                 ) from None
             self._token_client = client, credentials
         return self._token_client[1]
+
+
+def _kerberos(security: ListenerSecurity, listener: str) -> KerberosLogin:
+    kerberos = security.kerberos
+    if not kerberos.keytab or kerberos.principal is None or not kerberos.service_name:
+        raise InvalidConfig(
+            f"brokers have no login for each other: set listener.name.{listener}.gssapi.sasl.jaas.config with keyTab and "
+            "principal, and sasl.kerberos.service.name"
+        )
+    return KerberosLogin(kerberos.service_name, kerberos.principal, kerberos.keytab)

@@ -42,8 +42,7 @@ def open_to_everybody(config: BrokerConfig) -> str | None:
 
 
 def _authenticates(config: BrokerConfig, listener: str) -> bool:
-    security = config.security[listener]
-    return security.has_login or (security.encrypts and security.tls.client_auth == "required")
+    return config.security[listener].authenticates
 
 
 def _is_loopback(host: str) -> bool:

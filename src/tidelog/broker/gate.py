@@ -13,6 +13,7 @@ from tidelog import errors
 from tidelog._speed.wire.session import Rules
 from tidelog.access.acls import Authorizer
 from tidelog.access.tenants import Tenant, Tenants
+from tidelog.broker.audit.trail import AuditTrail
 from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.session import ANONYMOUS, Session, Tenancy
 from tidelog.broker.tenant_connections import TenantConnections
@@ -43,11 +44,15 @@ class Gate:
         authorizer: Callable[[], Authorizer | None] = lambda: None,
         quotas: QuotaManager | None = None,
         tenants: Callable[[], Tenants] = lambda: _NO_TENANTS,
+        audit: AuditTrail | None = None,
+        protected: Callable[[], str] = str,
     ) -> None:
         """`authorizer` answers None when none is configured: everybody may do everything then, each within their tenant.
-        Without `quotas` nobody is limited."""
+        Without `quotas` nobody is limited.  `protected` is the name of the audit topic, which only brokers write to."""
         self._authorizer = authorizer
         self.quotas = QuotaManager() if quotas is None else quotas
+        self.audit = AuditTrail() if audit is None else audit
+        self._protected = protected
         self.rules = Rules()
         self.denials = 0
         self._learned: Authorizer | None = None
@@ -112,6 +117,7 @@ class Gate:
         """Raises `NotLoggedIn` for a request that may not pass before the login."""
         if session.admitted or api_key in BEFORE_LOGIN:
             return
+        self.audit.denied(session, name, "", "")
         if session.login_expired:
             raise NotLoggedIn(f"{name} came after the login of {session.principal} had expired")
         raise NotLoggedIn(f"{name} came before a login, which listener {session.listener} wants first")
@@ -119,9 +125,17 @@ class Gate:
     # May it do that?
 
     def allows(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        """For what a client asked to do: that it may not is counted, and recorded in the audit trail."""
+        if self.sees(session, operation, kind, name):
+            return True
+        self.denials += 1
+        self.audit.denied(session, operation.name, kind.name, name)
+        return False
+
+    def sees(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        """As `allows`, for what is left out of an answer, and for rights of which another one will do as well."""
         tenant = self.tenant(session)
         if tenant is not None and not tenant.holds(operation, kind, name):
-            self.denials += 1
             return False
         return self._allowed(session, operation, kind, name)
 
@@ -138,14 +152,10 @@ class Gate:
         if authorizer is None:
             return True
         if session.groups:
-            allowed = authorizer.decide(
+            return authorizer.decide(
                 session.principal, session.host, operation, kind, name, session.groups
             ).allowed
-        else:
-            allowed = authorizer.allowed(session.principal, session.host, operation, kind, name)
-        if not allowed:
-            self.denials += 1
-        return allowed
+        return authorizer.allowed(session.principal, session.host, operation, kind, name)
 
     def check(self, session: Session, operation: AclOperation, kind: AclResourceType, name: str) -> None:
         """Raises the error that clients expect for this kind of resource."""
@@ -176,6 +186,10 @@ class Gate:
             self._refresh(session)
         if self.is_full(topic) or not self.allows(session, AclOperation.WRITE, _TOPIC, topic):
             return False
+        if topic == self._protected() and not self.allows(
+            session, AclOperation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME
+        ):
+            return False  # nobody who may write to all topics may write audit events
         session.allow_writes(topic)
         if topic_id is not None:
             session.allow_writes(topic_id)

@@ -1,7 +1,8 @@
 """SASL logins: which mechanisms a listener offers, the exchange of each session, how long a login counts.
 
-The exchanges themselves are pure (`access.scram`, `access.plain`, `access.oauth`); this finds the credentials they need,
-keeps what takes long off the event loop, and writes down who logged in and who was refused."""
+The exchanges themselves are pure (`access.scram`, `access.plain`, `access.oauth`; Kerberos is in `broker.kerberos`).  This
+finds the credentials they need, keeps what takes long off the event loop, and writes down who logged in and who was
+refused."""
 
 from __future__ import annotations
 
@@ -39,6 +40,9 @@ ILLEGAL_STATE = "SaslAuthenticate came without a SaslHandshake"
 class Exchange(Protocol):
     """One login: `respond` until `principal` is there, or SaslAuthenticationFailed."""
 
+    mechanism: str
+    claimed: str | None
+    """The name that the client gives itself, as long as nothing proves it."""
     principal: str | None
     groups: tuple[str, ...]
     expires_ms: int | None
@@ -79,6 +83,9 @@ class Logins:
         if not session.protocol.startswith("SASL"):
             raise errors.IllegalSaslState(f"listener {session.listener} has no SASL")
         if mechanism not in security.mechanisms:
+            self._gate.audit.login_refused(
+                session, mechanism, None, "the listener does not offer this mechanism"
+            )
             raise errors.UnsupportedSaslMechanism(
                 f"listener {session.listener} does not offer {mechanism[:40]!r}: it offers {', '.join(security.mechanisms)}"
             )
@@ -96,6 +103,10 @@ class Logins:
             entry = security.jaas.get("PLAIN")
             listed = {} if entry is None else entry.listed_users
             return self._plain(listed, host)
+        if mechanism == "GSSAPI":
+            from tidelog.broker.kerberos import KerberosExchange
+
+            return KerberosExchange(security.kerberos, self._hashing, host)
         return _Bearer(self._keys, security.oauth, self._clock)
 
     def _plain(self, listed: dict[str, str], host: str) -> Exchange:
@@ -143,6 +154,7 @@ class Logins:
             raise errors.IllegalSaslState(ILLEGAL_STATE)
         if len(message) > self.security(session).sasl_message_bytes_max:
             session.authentication = None
+            self._gate.audit.login_refused(session, exchange.mechanism, None, "the message is too large")
             raise errors.SaslAuthenticationFailed(
                 "the SASL message is larger than sasl.server.max.receive.size"
             )
@@ -159,6 +171,7 @@ class Logins:
         except errors.TidelogError as problem:
             session.authentication = None
             self.failed += 1
+            self._gate.audit.login_refused(session, exchange.mechanism, exchange.claimed, str(problem))
             sparing.warning(
                 session.host,
                 "refused the login of %s on listener %s: %s",
@@ -187,6 +200,8 @@ class Logins:
             session.host = exchange.host
         self._gate.admitted(session)
         self.succeeded += 1
+        if not isinstance(exchange, _OnBehalf):  # the HTTP port has recorded the log-in of its client
+            self._gate.audit.logged_in(session, exchange.mechanism)
         lifetimes = [self.security(session).max_reauth_ms] if self.security(session).max_reauth_ms > 0 else []
         if exchange.expires_ms is not None:
             lifetimes.append(max(exchange.expires_ms - self._clock.now_ms(), 1))
@@ -202,13 +217,18 @@ class _Scram:
         find_token: Callable[[str], TokenLogin | None],
     ) -> None:
         self._server = ScramServer(mechanism, credentials, secrets.token_urlsafe(NONCE_BYTES), find_token)
+        self.mechanism = mechanism
+        self.claimed: str | None = None
         self.principal: str | None = None
         self.groups: tuple[str, ...] = ()
         self.expires_ms: int | None = None
         self.of_token = False
 
     async def respond(self, message: bytes) -> bytes:
-        answer = self._server.respond(message)
+        try:
+            answer = self._server.respond(message)
+        finally:
+            self.claimed = self._server.username or None
         if self._server.complete:
             token = self._server.token
             self.principal = f"User:{self._server.username}" if token is None else token.owner
@@ -219,6 +239,8 @@ class _Scram:
 
 class _Plain:
     """Users of the JAAS configuration, and those with SCRAM credentials."""
+
+    mechanism = "PLAIN"
 
     def __init__(
         self,
@@ -231,6 +253,7 @@ class _Plain:
         self._stored = stored
         self._hashing = hashing
         self._host = host
+        self.claimed: str | None = None
         self.principal: str | None = None
         self.groups: tuple[str, ...] = ()
         self.expires_ms: int | None = None
@@ -238,6 +261,7 @@ class _Plain:
 
     async def respond(self, message: bytes) -> bytes:
         login = parse_plain(message)
+        self.claimed = login.username
         accepted = listed_password_accepted(self._listed, login)
         for mechanism, credentials in self._stored:
             # Thousands of rounds of hashing, as often for a user that is not there: not on the event loop.
@@ -262,6 +286,10 @@ def token_policy(oauth: OauthSettings) -> TokenPolicy:
 
 
 class _Bearer:
+    mechanism = "OAUTHBEARER"
+    claimed: str | None = None
+    """Nothing in a token counts before its signature does."""
+
     def __init__(self, keys: KeySource, oauth: OauthSettings, clock: Clock) -> None:
         self._keys = keys
         self._oauth = oauth
@@ -290,6 +318,9 @@ class _Bearer:
 
 class _OnBehalf:
     """The HTTP port of a broker of this cluster says who asked it."""
+
+    mechanism = on_behalf.MECHANISM
+    claimed: str | None = None
 
     def __init__(self, verify: Callable[[bytes], on_behalf.Behalf | None]) -> None:
         self._verify = verify

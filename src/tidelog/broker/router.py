@@ -121,6 +121,8 @@ class Router:
         context = self._context(connection, version)
         if self.gate.authorizes(session):
             handle = self._guarded(route, handle)
+        if self.gate.audit.enabled:
+            handle = _recorded(route, handle)
         if api_key == METADATA and asks_for_many(request, context):
             return self._run_measured(self._about_many(envelope, handle, request, context), session)
         pending = handle(request, context)
@@ -171,6 +173,8 @@ class Router:
             request, _ = await asyncio.to_thread(decode, memoryview(frame), version, at)
             if self.gate.authorizes(connection.session):
                 handle = self._guarded(route, handle)
+            if self.gate.audit.enabled:
+                handle = _recorded(route, handle)
             pending = handle(request, self._context(connection, version, holds=False))
         finally:
             self.queued.give_back(len(frame))
@@ -297,6 +301,13 @@ class Router:
         from tidelog.broker.handlers.api_versions import unsupported_version
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported_version().encode(0))
+
+
+def _recorded(route: Route, handle: Handler) -> Handler:
+    """With what the request changes in the audit trail."""
+    from tidelog.broker.audit.admin_changes import CHANGES, recorded
+
+    return recorded(route.name, handle) if route.name in CHANGES else handle
 
 
 def _encode_long(

@@ -21,7 +21,7 @@ from tidelog.broker.bounds.strangers import Stranger, Strangers
 from tidelog.broker.connection import Connection
 from tidelog.broker.connection_quotas import ConnectionQuotas
 from tidelog.broker.router import Router
-from tidelog.broker.session import ANONYMOUS
+from tidelog.broker.session import ANONYMOUS, Session
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
 from tidelog.logs import SparingLog
@@ -40,6 +40,8 @@ WATCH_S = 1.0
 
 log = logging.getLogger("tidelog.server")
 sparing = SparingLog(log)
+
+TLS = "TLS"
 
 
 class Server:
@@ -238,6 +240,8 @@ class Server:
                 else problem
             )
             sparing.warning(stranger.host, "refusing a connection of %s to listener %s: %s", peer, name, why)
+            session = Session(self._gate.rules, name, peer, security.protocol)
+            self._gate.audit.login_refused(session, TLS, None, str(why))
             accepted.close()
         except BaseException:
             self._strangers.left(stranger)
@@ -271,6 +275,8 @@ class Server:
             self._tell_closed("connections_max", _host(peer), peer, str(problem))
             stream.close()
             return
+        if principal is not None and not security.has_login:
+            self._gate.audit.logged_in(session, TLS)
         connection = Connection(
             self._watcher(stream),
             stream,

@@ -141,6 +141,10 @@ class Context:
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         return self.services.gate.allows(self.session, operation, kind, name)
 
+    def sees(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        """For what is left out of an answer, and for rights of which another one will do as well."""
+        return self.services.gate.sees(self.session, operation, kind, name)
+
     def check(self, operation: AclOperation, kind: AclResourceType, name: str) -> None:
         """Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ..."""
         self.services.gate.check(self.session, operation, kind, name)

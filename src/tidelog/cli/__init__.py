@@ -29,6 +29,7 @@ COMMANDS = {
     "users": ("tidelog.cli.users:users", "Create, list and delete users, and set passwords."),
     "acls": ("tidelog.cli.acls:acls", "Create, list, delete and explain ACLs."),
     "roles": ("tidelog.cli.roles:roles", "Grant and revoke roles: bundles of ACLs."),
+    "audit": ("tidelog.cli.audit:audit", "Show who logged in, was denied, and changed what."),
     "quotas": ("tidelog.cli.quotas:quotas", "Limit how much clients produce, fetch, request and connect."),
     "tenants": ("tidelog.cli.tenants:tenants", "Create, limit and delete tenants, and show what they use."),
     "transactions": ("tidelog.cli.transactions:transactions", "Show and abort transactions."),

@@ -28,6 +28,7 @@ _KNOWN = {
     *("ssl.key.location", "ssl.key.password", "ssl.endpoint.identification.algorithm"),
     *("ssl.truststore.type", "ssl.keystore.type"),
     *("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope", "sasl.oauthbearer.method"),
+    *("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab"),
     *("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id"),
     *("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret"),
 }
@@ -127,12 +128,13 @@ def _security(protocol: str, settings: dict[str, str]) -> Security | None:
         username, password = entry.username, entry.password
         given = {
             name: entry.options[name]
-            for name in ("clientId", "clientSecret", "scope")
+            for name in ("clientId", "clientSecret", "scope", "keyTab", "principal", "serviceName")
             if name in entry.options
         }
         settings = given | settings
     mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")) if logs_in else None
     bears = mechanism == "OAUTHBEARER"
+    by_password = logs_in and not bears and mechanism != "GSSAPI"
     certificate = _first(settings, _CERTIFICATE) if encrypts else None
     return Security(
         tls=encrypts,
@@ -142,9 +144,12 @@ def _security(protocol: str, settings: dict[str, str]) -> Security | None:
         key_password=settings.get("ssl.key.password"),
         check_hostname=settings.get("ssl.endpoint.identification.algorithm", "https") != "",
         mechanism=mechanism,
-        username=username if logs_in and not bears else None,
-        password=password if logs_in and not bears else None,
+        username=username if by_password else None,
+        password=password if by_password else None,
         token=_credentials(settings) if bears else None,
+        kerberos_service_name=_first(settings, ("sasl.kerberos.service.name", "serviceName")) or "kafka",
+        kerberos_principal=_first(settings, ("sasl.kerberos.principal", "principal")),
+        kerberos_keytab=_first(settings, ("sasl.kerberos.keytab", "keyTab")),
     )
 
 

@@ -148,7 +148,7 @@ def serve(
         built = BrokerConfig.of(settings)
     except InvalidConfig as problem:
         raise BadSettings(str(problem)) from None
-    from tidelog.app.lifecycle import serve as serve_broker
+    from tidelog.app.serving import serve as serve_broker
 
     if not first_users:
         sys.exit(serve_broker(built))

@@ -219,6 +219,12 @@ class BrokerConfig:
     tidelog_connection_stalled_ms: int = 60_000
     tidelog_group_heartbeat_hold_ms: int = 2500
     tidelog_http_advertise: tuple[str, int] | None = None
+    tidelog_audit_enable: str = "auto"
+    tidelog_audit_queue_max: int = 10_000
+    tidelog_audit_topic: str = "_audit"
+    tidelog_audit_topic_replication_factor: int = 3
+    tidelog_audit_topic_retention_bytes: int = 1 << 30
+    tidelog_audit_topic_retention_ms: int = 604_800_000
     tidelog_http_authentication: str = "auto"
     tidelog_http_body_bytes_max: int = 16_777_216
     tidelog_http_connections_max: int = 256
@@ -375,6 +381,13 @@ class BrokerConfig:
     def authorizes(self) -> bool:
         """Whether ACLs are checked."""
         return bool(self.authorizer_class_name)
+
+    @property
+    def audits(self) -> bool:
+        """Whether log-ins, denials and changes are recorded."""
+        if self.tidelog_audit_enable == "auto":
+            return self.authorizes or any(security.authenticates for security in self.security.values())
+        return self.tidelog_audit_enable == "true"
 
     @property
     def http_logs_in(self) -> bool:

@@ -14,7 +14,7 @@ from tidelog.config.setting import Setting, Value
 from tidelog.errors import InvalidConfig
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PREFIX = "listener.name."
 _JAAS = "sasl.jaas.config"
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -46,6 +46,20 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    service_name: str = ""
+    principal: str | None = None
+    """Of the broker; None for any that the keytab has."""
+    keytab: str = ""
+    rules: tuple[str, ...] = ("DEFAULT",)
+
+    @property
+    def realm(self) -> str:
+        """The one of the broker's principal."""
+        return (self.principal or "").rpartition("@")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class ListenerSecurity:
     protocol: str = PLAINTEXT
     tls: TlsFiles = field(default_factory=TlsFiles)
@@ -56,6 +70,7 @@ class ListenerSecurity:
     max_reauth_ms: int = 0
     sasl_message_bytes_max: int = 524_288
     oauth: OauthSettings = field(default_factory=OauthSettings)
+    kerberos: KerberosSettings = field(default_factory=KerberosSettings)
     connections_max: int = _INT_MAX
     """Of this listener alone."""
     connection_rate_max: int = _INT_MAX
@@ -68,6 +83,11 @@ class ListenerSecurity:
     @property
     def has_login(self) -> bool:
         return self.protocol.startswith("SASL")
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients must say who they are."""
+        return self.has_login or (self.encrypts and self.tls.client_auth == "required")
 
 
 def split_overrides(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
@@ -125,6 +145,8 @@ _OF_A_LISTENER = (
     "max.connection.creation.rate",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
     "sasl.login.connect.timeout.ms",
     "sasl.login.read.timeout.ms",
     "sasl.server.max.receive.size",
@@ -176,6 +198,7 @@ def listener_security(
         assert isinstance(setting_value, tuple)
         return setting_value
 
+    jaas = _jaas(listener, value, overrides)
     security = ListenerSecurity(
         protocol=protocol,
         tls=TlsFiles(
@@ -196,10 +219,15 @@ def listener_security(
         ),
         principal_mapping_rules=text("ssl.principal.mapping.rules") or "DEFAULT",
         mechanisms=entries("sasl.enabled.mechanisms"),
-        jaas=_jaas(listener, value, overrides),
+        jaas=jaas,
         max_reauth_ms=int(text("connections.max.reauth.ms") or 0),
         sasl_message_bytes_max=int(text("sasl.server.max.receive.size") or 0),
         oauth=oauth_settings(of_oauth),
+        kerberos=_kerberos(
+            jaas.get("GSSAPI"),
+            text("sasl.kerberos.service.name"),
+            entries("sasl.kerberos.principal.to.local.rules"),
+        ),
         connections_max=own_bound("max.connections"),
         connection_rate_max=own_bound("max.connection.creation.rate"),
     )
@@ -219,6 +247,17 @@ def _jaas(listener: str, value: Callable[[str], Value], overrides: Mapping[str, 
     return entries
 
 
+def _kerberos(entry: JaasEntry | None, service_name: str | None, rules: tuple[str, ...]) -> KerberosSettings:
+    """`entry` may be of another mechanism, and has no keytab then."""
+    options = {} if entry is None else entry.options
+    return KerberosSettings(
+        service_name or options.get("serviceName", ""),
+        options.get("principal"),
+        options.get("keyTab", "").removeprefix("FILE:"),
+        rules,
+    )
+
+
 def _check(listener: str, security: ListenerSecurity) -> None:
     if security.has_login:
         unbuilt = [name for name in security.mechanisms if name not in MECHANISMS]
@@ -226,6 +265,16 @@ def _check(listener: str, security: ListenerSecurity) -> None:
             which = ", ".join(unbuilt) or "no mechanism"
             raise InvalidConfig(
                 f"listener {listener} offers {which}: set sasl.enabled.mechanisms to some of {', '.join(MECHANISMS)}"
+            )
+        if "GSSAPI" in security.mechanisms and not (
+            security.kerberos.keytab and security.kerberos.service_name
+        ):
+            raise InvalidConfig(
+                f"listener {listener} offers GSSAPI, which needs sasl.kerberos.service.name and a keytab: set "
+                f"{PREFIX}{listener.lower()}.gssapi.{_JAAS}="
+                "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+                'keyTab="/etc/kafka.keytab" principal="kafka/host@REALM"; or set sasl.enabled.mechanisms to some of '
+                f"{', '.join(name for name in MECHANISMS if name != 'GSSAPI')}"
             )
     if security.encrypts:
         if not security.tls.has_certificate:

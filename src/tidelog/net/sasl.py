@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tidelog import errors
 from tidelog.net import on_behalf
+from tidelog.net.kerberos_login import KerberosLogin
 from tidelog.net.requester import Requester
 from tidelog.net.scram_client import HASHES, ScramClient
 from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -17,6 +18,10 @@ from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 
 NONCE_BYTES = 24
 Token = Callable[[], str | Awaitable[str]]
+
+
+STEPS_MAX = 8
+"""Of a GSSAPI exchange."""
 
 
 class Login(Protocol):
@@ -30,6 +35,8 @@ class Login(Protocol):
     def password(self) -> str | None: ...
     @property
     def token(self) -> Token | None: ...
+    @property
+    def kerberos(self) -> KerberosLogin | None: ...
 
 
 async def authenticate(connection: Requester, login: Login) -> None:
@@ -47,6 +54,8 @@ async def authenticate(connection: Requester, login: Login) -> None:
         await _scram(connection, login, HASHES[mechanism])
     elif mechanism == "OAUTHBEARER":
         await _bearer(connection, login)
+    elif mechanism == "GSSAPI":
+        await _kerberos(connection, login)
     elif mechanism == on_behalf.MECHANISM:
         assert login.token is not None
         message = login.token()
@@ -77,6 +86,28 @@ async def _bearer(connection: Requester, login: Login) -> None:
         # The reason is in JSON; the server waits for this before it says that it has failed.
         await _exchange(connection, b"\x01")
         raise errors.SaslAuthenticationFailed(f"{connection.peer} refused the token: {refused!r}")
+
+
+async def _kerberos(connection: Requester, login: Login) -> None:
+    from tidelog.net.gss import GssFailed, Initiator, client_credential
+
+    kerberos = login.kerberos
+    assert kerberos is not None
+    host = connection.peer.rpartition(":")[0].strip("[]")
+
+    def begin() -> tuple[Initiator, bytes]:
+        credential = client_credential(kerberos.principal, kerberos.keytab)
+        initiator = Initiator(kerberos.service_name, host, credential)
+        return initiator, initiator.respond(b"")
+
+    # Files are read, and the KDC is asked: not on the loop.
+    initiator, message = await asyncio.to_thread(begin)
+    for _ in range(STEPS_MAX):
+        answer = await _exchange(connection, message)
+        if initiator.complete:
+            return
+        message = await asyncio.to_thread(initiator.respond, answer)
+    raise GssFailed(f"{connection.peer} does not end the exchange")
 
 
 async def _exchange(connection: Requester, message: bytes) -> bytes:

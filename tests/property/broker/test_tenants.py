@@ -141,7 +141,7 @@ BOUNDARIES = {
     """,
     "refused": """
         AlterReplicaLogDirs ElectLeaders AlterPartitionReassignments UpdateFeatures DescribeQuorum
-        UnregisterBroker WriteTxnMarkers InitializeShareGroupState ReadShareGroupState
+        UnregisterBroker AddRaftVoter RemoveRaftVoter WriteTxnMarkers InitializeShareGroupState ReadShareGroupState
         WriteShareGroupState DeleteShareGroupState ReadShareGroupStateSummary
     """,
 }

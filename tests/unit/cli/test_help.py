@@ -77,6 +77,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "roles grant",
         "roles list",
         "roles revoke",
+        "audit",
         "quotas delete",
         "quotas list",
         "quotas set",

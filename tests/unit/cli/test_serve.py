@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import tidelog.app.lifecycle
+import tidelog.app.serving
 from tests.unit.cli.commands import execute, invoke
 from tidelog.config import BrokerConfig
 
@@ -21,7 +21,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
         started.append(config)
         return 0
 
-    monkeypatch.setattr(tidelog.app.lifecycle, "serve", serve)
+    monkeypatch.setattr(tidelog.app.serving, "serve", serve)
     return started
 
 

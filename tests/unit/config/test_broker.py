@@ -130,7 +130,7 @@ OIDC = {
         ),
         ({"listener.name.plaintext.sasl.oauthbearer.clock.skew.seconds": "x"}, "Not a number of type INT"),
         ({"listener.name.plaintext.sasl.server.max.receive.size": "x"}, "Not a number of type INT"),
-        ({"listener.name.plaintext.sasl.kerberos.service.name": "k"}, "is known but not built"),
+        ({"listener.name.plaintext.sasl.kerberos.min.time.before.relogin": "1"}, "is known but not built"),
         ({"listener.name.plaintext.ssl.engine.factory.class": "x"}, "is known but not built"),
         ({"listener.name.plaintext.sasl.mechanism.inter.broker.protocol": "PLAIN"}, "is of the whole broker"),
         ({"listener.name.plaintext.plain.ssl.client.auth": "none"}, "is of the whole listener"),

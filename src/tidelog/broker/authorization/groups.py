@@ -95,7 +95,7 @@ def _describing(described: Callable[..., Any], topics: Callable[[Any], Iterable[
         response = await answered(handle, request, context)
         shown = []
         for group in response.groups:
-            hidden = any(not context.allows(Op.DESCRIBE, TOPIC, name) for name in topics(group))
+            hidden = any(not context.sees(Op.DESCRIBE, TOPIC, name) for name in topics(group))
             if hidden:
                 text = "The group has described topic(s) that the client is not authorized to describe."
                 group = described(group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=text)
@@ -131,8 +131,10 @@ share_group_describe = _describing(DescribedShareGroup, _topics_of_sharers)
 
 async def list_groups(request: Any, context: Context, handle: Handler) -> Any:
     response = await answered(handle, request, context)
-    if not context.allows(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
-        response.groups, _ = split(context, Op.DESCRIBE, GROUP, response.groups, lambda group: group.group_id)
+    if not context.sees(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
+        response.groups, _ = split(
+            context, Op.DESCRIBE, GROUP, response.groups, lambda group: group.group_id, asked=False
+        )
     return response
 
 
@@ -188,7 +190,9 @@ async def offset_fetch(request: Any, context: Context, handle: Handler) -> Any:
     response = await answered(handle, request, context)
     for group in response.groups:
         if group.group_id not in hidden:  # it was asked for everything
-            group.topics, _ = split(context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name)
+            group.topics, _ = split(
+                context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name, asked=False
+            )
         for topic in hidden.get(group.group_id, ()):
             code = topic_refusal(context, topic)
             parts = [
@@ -214,7 +218,9 @@ async def _fetch_of_one_group(request: Any, context: Context, handle: Handler) -
         request.topics, refused = split(context, Op.DESCRIBE, TOPIC, request.topics, lambda topic: topic.name)
     response = await answered(handle, request, context)
     if asks_all:
-        response.topics, _ = split(context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name)
+        response.topics, _ = split(
+            context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name, asked=False
+        )
     response.topics += [_unfetched(topic, TOPIC_REFUSED) for topic in refused]
     return response
 

@@ -86,13 +86,17 @@ def split(
     kind: AclResourceType,
     items: Iterable[T],
     name: Callable[[T], str | None],
+    *,
+    asked: bool = True,
 ) -> tuple[list[T], list[T]]:
-    """(those that the principal may do it to, the others); a name that is None stands for nothing, and may pass."""
+    """(those that the principal may do it to, the others); a name that is None stands for nothing, and may pass.  Not
+    `asked`: the client did not name them, and the others are left out of the answer."""
+    may = context.allows if asked else context.sees
     allowed: list[T] = []
     refused: list[T] = []
     for item in items:
         resource = name(item)
-        passes = resource is None or context.allows(operation, kind, resource)
+        passes = resource is None or may(operation, kind, resource)
         (allowed if passes else refused).append(item)
     return allowed, refused
 
@@ -114,4 +118,4 @@ def topic_refusal(context: Context, topic: Any) -> int:
 
 def operations(context: Context, kind: AclResourceType, name: str) -> int:
     """Which operations the principal may do, as bits."""
-    return sum(1 << operation for operation in _OPERATIONS[kind] if context.allows(operation, kind, name))
+    return sum(1 << operation for operation in _OPERATIONS[kind] if context.sees(operation, kind, name))

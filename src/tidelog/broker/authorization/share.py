@@ -52,7 +52,7 @@ async def share_fetch(request: Any, context: Context, handle: Handler) -> Any:
                     error_message=_REFUSED,
                     acknowledge_error_code=code if partition.acknowledgement_batches else 0,
                     acknowledge_error_message=None,
-                    records=None,
+                    records=b"",
                 )
                 for partition in topic.partitions
             ],

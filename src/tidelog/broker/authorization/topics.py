@@ -56,7 +56,9 @@ async def metadata(request: Any, context: Context, handle: Handler) -> Any:
     response = await answered(handle, request, context)
     if not asks_all and context.version == 0:
         response.topics = [topic for topic in response.topics if topic.name]
-    allowed, _ = split(context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name or None)
+    allowed, _ = split(
+        context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name or None, asked=False
+    )
     response.topics = allowed + refused
     for topic in allowed:
         if request.include_topic_authorized_operations and context.version >= 8 and topic.name:
@@ -67,7 +69,7 @@ async def metadata(request: Any, context: Context, handle: Handler) -> Any:
 
 
 def cluster_operations(context: Context) -> int:
-    if not context.allows(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
+    if not context.sees(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
         return 0
     return operations(context, CLUSTER, CLUSTER_NAME)
 
@@ -100,7 +102,7 @@ def _describable(request: Any, context: Context) -> tuple[list[Any], list[Metada
 
 
 def may_create(context: Context, name: str) -> bool:
-    return context.allows(Op.CREATE, CLUSTER, CLUSTER_NAME) or context.allows(Op.CREATE, TOPIC, name)
+    return context.sees(Op.CREATE, CLUSTER, CLUSTER_NAME) or context.allows(Op.CREATE, TOPIC, name)
 
 
 async def describe_topic_partitions(request: Any, context: Context, handle: Handler) -> Any:
@@ -113,7 +115,8 @@ async def describe_topic_partitions(request: Any, context: Context, handle: Hand
         if request.cursor is not None and request.cursor.topic_name != request.topics[0].name:
             request.cursor = None  # its topic is gone: what follows it comes from the beginning
         names = {topic.name for topic in request.topics}
-    hidden = {name for name in names or image.topics if not context.allows(Op.DESCRIBE, TOPIC, name)}
+    may = context.allows if names else context.sees
+    hidden = {name for name in names or image.topics if not may(Op.DESCRIBE, TOPIC, name)}
     refused = [
         DescribeTopicPartitionsResponseTopic(error_code=TOPIC_REFUSED, name=name)
         for name in sorted(hidden & names)
@@ -141,7 +144,7 @@ async def _first_visible(request: Any, context: Context) -> list[TopicRequest]:
     begin = 0 if request.cursor is None else bisect_left(names, request.cursor.topic_name)
     visible: list[TopicRequest] = []
     for number, name in enumerate(islice(names, begin, None), 1):
-        if context.allows(Op.DESCRIBE, TOPIC, name):
+        if context.sees(Op.DESCRIBE, TOPIC, name):
             visible.append(TopicRequest(name=name))
             if len(visible) > most:
                 break
@@ -169,7 +172,7 @@ async def list_offsets(request: Any, context: Context, handle: Handler) -> Any:
 
 
 async def offset_for_leader_epoch(request: Any, context: Context, handle: Handler) -> Any:
-    if context.allows(Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+    if context.sees(Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
         return await answered(handle, request, context)
     request.topics, refused = split(context, Op.DESCRIBE, TOPIC, request.topics, lambda topic: topic.topic)
     response = await answered(handle, request, context)
@@ -188,11 +191,11 @@ async def offset_for_leader_epoch(request: Any, context: Context, handle: Handle
 
 async def create_topics(request: Any, context: Context, handle: Handler) -> Any:
     refused: list[Any] = []
-    if not context.allows(Op.CREATE, CLUSTER, CLUSTER_NAME):
+    if not context.sees(Op.CREATE, CLUSTER, CLUSTER_NAME):
         request.topics, refused = split(context, Op.CREATE, TOPIC, request.topics, lambda topic: topic.name)
     response = await answered(handle, request, context)
     for topic in response.topics:
-        if context.version >= _CREATED_CONFIGS_FROM and not context.allows(
+        if context.version >= _CREATED_CONFIGS_FROM and not context.sees(
             Op.DESCRIBE_CONFIGS, TOPIC, topic.name
         ):
             topic.num_partitions = topic.replication_factor = -1
@@ -227,7 +230,7 @@ async def delete_topics(request: Any, context: Context, handle: Handler) -> Any:
                         error_message=UnknownTopicId.about,
                     )
                 )
-            elif by_id and not context.allows(Op.DESCRIBE, TOPIC, name):
+            elif by_id and not context.sees(Op.DESCRIBE, TOPIC, name):
                 refused.append(_undeletable(None, topic.topic_id))
             else:
                 refused.append(_undeletable(name, topic.topic_id))

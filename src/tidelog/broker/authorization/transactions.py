@@ -38,7 +38,7 @@ def init_producer_id(request: Any, context: Context, handle: Handler) -> Any:
     if request.transactional_id is not None:
         if not context.allows(Op.WRITE, TRANSACTIONAL_ID, request.transactional_id):
             code = TRANSACTION_REFUSED
-    elif not context.allows(Op.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME) and not (
+    elif not context.sees(Op.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME) and not (
         context.services.gate.allows_on_some(context.session, Op.WRITE, TOPIC)
     ):
         code = CLUSTER_REFUSED
@@ -119,7 +119,7 @@ def _uncommitted(topic: Any, code: int) -> commit.TxnOffsetCommitResponseTopic:
 
 def write_txn_markers(request: Any, context: Context, handle: Handler) -> Any:
     """Brokers write markers; operators that end a hanging transaction do, too."""
-    if context.allows(Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME) or context.allows(
+    if context.sees(Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME) or context.allows(
         Op.ALTER, CLUSTER, CLUSTER_NAME
     ):
         return handle(request, context)
@@ -149,7 +149,9 @@ async def describe_transactions(request: Any, context: Context, handle: Handler)
     )
     response = await answered(handle, request, context)
     for state in response.transaction_states:
-        state.topics, _ = split(context, Op.DESCRIBE, TOPIC, state.topics, lambda topic: topic.topic)
+        state.topics, _ = split(
+            context, Op.DESCRIBE, TOPIC, state.topics, lambda topic: topic.topic, asked=False
+        )
     response.transaction_states += [
         TransactionState(error_code=TRANSACTION_REFUSED, transactional_id=name) for name in refused
     ]
@@ -164,5 +166,6 @@ async def list_transactions(request: Any, context: Context, handle: Handler) -> 
         TRANSACTIONAL_ID,
         response.transaction_states,
         lambda state: state.transactional_id,
+        asked=False,
     )
     return response

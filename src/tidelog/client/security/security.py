@@ -9,10 +9,12 @@ from errno import ENOENT
 from os import PathLike, fspath
 from os.path import isfile
 
+from tidelog.net.kerberos_login import KerberosLogin
+
 Path = str | PathLike[str]
 Token = Callable[[], str | Awaitable[str]]
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Security:
     Security(ca="ca.pem", certificate="me.pem", key="me.key")     # mutual TLS
     Security(tls=True, mechanism="SCRAM-SHA-512", username="me", password="secret")
     Security(mechanism="OAUTHBEARER", token=fetch_token)          # called for every connection
+    Security(mechanism="GSSAPI")                                  # Kerberos, with the tickets that kinit got
 
     `ca`, `certificate` and `key` are PEM files and turn TLS on.  `token` is a function, plain or async, that
     returns a token.  Without TLS, passwords and tokens can be read on the way.
@@ -39,6 +42,11 @@ class Security:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     token: Token | None = field(default=None, repr=False)
+    kerberos_service_name: str = "kafka"
+    """The first part of the brokers' Kerberos principals."""
+    kerberos_principal: str | None = None
+    kerberos_keytab: Path | None = None
+    """A file with the key of the principal, in place of the tickets that kinit got."""
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
@@ -52,8 +60,20 @@ class Security:
         if self.mechanism == "OAUTHBEARER":
             if self.token is None:
                 raise ValueError("OAUTHBEARER needs token, a function that returns one")
+        elif self.mechanism == "GSSAPI":
+            if self.username is not None or self.password is not None:
+                raise ValueError(
+                    "GSSAPI has no username and password: use kerberos_principal and kerberos_keytab, or kinit"
+                )
         elif self.username is None or self.password is None:
             raise ValueError(f"{self.mechanism} needs username and password")
+
+    @property
+    def kerberos(self) -> KerberosLogin | None:
+        if self.mechanism != "GSSAPI":
+            return None
+        keytab = None if self.kerberos_keytab is None else fspath(self.kerberos_keytab)
+        return KerberosLogin(self.kerberos_service_name, self.kerberos_principal, keytab)
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """None without TLS; reads the files."""

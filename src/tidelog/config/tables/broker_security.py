@@ -23,9 +23,9 @@ sasl.kerberos.kinit.cmd string /usr/bin/kinit dynamic n/a:kinit
   Path of the kinit command.
 sasl.kerberos.min.time.before.relogin long 60000 dynamic of:kerberos
   Least time between two Kerberos logins.
-sasl.kerberos.principal.to.local.rules list DEFAULT dynamic of:kerberos
+sasl.kerberos.principal.to.local.rules list DEFAULT built dynamic
   Rules that turn Kerberos principals into short names.
-sasl.kerberos.service.name string null dynamic of:kerberos
+sasl.kerberos.service.name string null built dynamic
   Kerberos name of the brokers.
 sasl.kerberos.ticket.renew.jitter double 0.05 dynamic of:kerberos
   Random share added to the renewal time of a Kerberos ticket.

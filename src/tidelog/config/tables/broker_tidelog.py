@@ -1,6 +1,18 @@
 """Broker settings that only Tidelog has.  See `tidelog.config.setting`."""
 
 OWN = """
+tidelog.audit.enable string auto auto|true|false built
+  Whether log-ins, denials and changes are recorded, in the log and in a topic; auto: if clients log in, or ACLs are checked.
+tidelog.audit.queue.max int 10000 100..1000000 built dynamic
+  Bound on audit events that wait to be written to the topic; further events are in the log only, and are counted.
+tidelog.audit.topic string _audit built
+  Topic of the audit events, created with the first event; if empty, events go to the log only.
+tidelog.audit.topic.replication.factor int 3 1..32767 built
+  Replicas of the audit topic, or as many as brokers are live when it is created.
+tidelog.audit.topic.retention.bytes long 1073741824 -1.. built
+  Size up to which the audit topic keeps its events, as it is created.
+tidelog.audit.topic.retention.ms long 604800000 -1.. built
+  How long the audit topic keeps its events, as it is created.
 tidelog.broker.lease.ms int 2000 1000.. built
   A broker that has not renewed its lease in the metadata store for this long counts as dead, and other brokers take over.
 tidelog.connection.requests.max int 16 1.. built

@@ -35,7 +35,7 @@ NOT_APPLICABLE = {
 FEATURES = {
     "tiers": "tiered storage",
     "streams": "streams groups",
-    "kerberos": "Kerberos",
+    "kerberos": "renewing Kerberos tickets by a schedule of its own",
     "oauth-assertion": "OAuth client assertions",
     "token-refresh": "refresh of logins by schedule",
     "two-phase": "transactions of an outside coordinator",

@@ -47,6 +47,7 @@ VERIFYING_MAX = 4
 WAITING_MAX = 64
 LOGIN_BYTES_MAX = 16_384
 CHALLENGE = {"www-authenticate": 'Basic realm="Tidelog", charset="UTF-8", Bearer realm="Tidelog"'}
+OPENID_CONNECT = "OPENID-CONNECT"
 WORDS = "a login is needed: the user name and password, or the token, are missing or wrong"
 
 
@@ -137,7 +138,7 @@ class Authentication:
     async def verified(self, scope: Scope, mechanism: str, user: str, proof: str) -> HttpIdentity:
         """The identity behind a password or a token; raises `Problem`."""
         if len(user) + len(proof) > LOGIN_BYTES_MAX:
-            raise await self.refused(scope, user, "the login is too long")
+            raise await self.refused(scope, user, "the login is too long", mechanism)
         key = hmac.digest(self._key, f"{mechanism}\0{user}\0{proof}".encode("utf-8", "replace"), "sha256")
         known = self._verdict(key, user)
         if known is not None:
@@ -146,15 +147,15 @@ class Authentication:
         now_ms = self._now_ms()
         by_password = mechanism == "PLAIN"  # nobody guesses a signature
         if by_password and self._is_locked_out(failing, now_ms):
-            raise await self.refused(scope, user, "it has failed too often in the last minute")
+            raise await self.refused(scope, user, "it has failed too often in the last minute", mechanism)
         try:
             identity = await self._verify(mechanism, user, proof, failing[0])
         except (Refused, errors.SaslAuthenticationFailed) as problem:
             if by_password:
                 self._failed(failing, now_ms)
-            raise await self.refused(scope, user, str(problem)) from None
+            raise await self.refused(scope, user, str(problem), mechanism) from None
         self._failures.pop(failing, None)
-        self._services.logins.succeeded += 1
+        self._succeeded(scope, mechanism, identity)
         self._verdicts[key] = identity, self._now_ms() + VERDICT_MS
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)
@@ -202,8 +203,10 @@ class Authentication:
 
     # Failures
 
-    async def refused(self, scope: Scope, user: str, why: str) -> Problem:
+    async def refused(self, scope: Scope, user: str, why: str, mechanism: str = "HTTP") -> Problem:
         """To be raised.  All refusals look the same, and come after the same delay."""
+        session = self.anonymous(scope)
+        self._services.gate.audit.login_refused(session, mechanism, user, why)
         self._services.logins.failed += 1
         log.warning("refused the HTTP login of %s from %s: %s", _shown(user), _peer(scope), why)
         await asyncio.sleep(self._services.logins.refusal_delay_s(_peer(scope).rpartition(":")[0]))
@@ -232,9 +235,14 @@ class Authentication:
             self._sessions.popitem(last=False)
         return session_id
 
-    def logged_in(self, identity: HttpIdentity) -> str:
-        """As `open_console`, for a log-in that was checked elsewhere."""
+    def _succeeded(self, scope: Scope, mechanism: str, identity: HttpIdentity) -> None:
         self._services.logins.succeeded += 1
+        session = self._session(scope, identity.principal, identity.groups)
+        self._services.gate.audit.logged_in(session, mechanism)
+
+    def logged_in(self, scope: Scope, identity: HttpIdentity) -> str:
+        """As `open_console`, for a log-in that was checked elsewhere."""
+        self._succeeded(scope, OPENID_CONNECT, identity)
         return self.open_console(identity)
 
     def close_console(self, session_id: str) -> None:

@@ -245,24 +245,28 @@ def check(around: Surroundings, request: Request, path: str) -> None:
 
 def require(around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """Raises `Problem`, with the same words whether or not the resource exists."""
-    if not allowed(around, operation, kind, name):
+    if not allowed(around, operation, kind, name, asked=True):
         what = kind.name.lower().replace("_", " ")
         raise Problem(
             403, f"{operation.name} on {what} {name!r} is not allowed: ask for an ACL or a role", FORBIDDEN
         )
 
 
-def allowed(around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+def allowed(
+    around: Surroundings, operation: AclOperation, kind: AclResourceType, name: str, *, asked: bool
+) -> bool:
+    """`asked`: the client asked for it by name; otherwise it is left out of the answer."""
     if not checks(around):
         return True
     session = identity.session()
     if session is None:
         return identity.behalf() == identity.OF_BROKER
-    return around.services.gate.allows(session, operation, kind, name)
+    gate = around.services.gate
+    return (gate.allows if asked else gate.sees)(session, operation, kind, name)
 
 
 def visible(around: Surroundings, kind: AclResourceType, name: str) -> bool:
-    return allowed(around, DESCRIBE, kind, name)
+    return allowed(around, DESCRIBE, kind, name, asked=False)
 
 
 def sees_cluster(around: Surroundings) -> bool:

@@ -100,6 +100,10 @@ mq_connections_opened_total counter
   Connections accepted.
 mq_connections_refused_total counter bound
   Connections refused, by the bound that was reached.
+mq_audit_events_total counter event outcome
+  Events of the audit trail, by kind and outcome; repeated ones count each time.
+mq_audit_events_dropped_total counter
+  Audit events that are in the log but not in the topic, because tidelog.audit.queue.max was reached.
 mq_fetch_sessions gauge
   Fetch sessions held for consumers and followers.
 mq_fetch_sessions_evicted_total counter

@@ -87,6 +87,10 @@ def connections(around: Surroundings, page: Page) -> Iterator[None]:
     page.put("mq_opened_bytes_total", around.services.opening.expanded_bytes)
     for listener, count in sorted(by_listener.items()):
         page.put("mq_connections", count, listener)
+    audit = around.services.gate.audit
+    for (event, outcome), count in sorted(audit.recorded.items()):
+        page.put("mq_audit_events_total", count, event, outcome)
+    page.put("mq_audit_events_dropped_total", audit.dropped)
     page.put("mq_connections_opened_total", server.opened)
     for bound, count in sorted(server.refused.items()):
         page.put("mq_connections_refused_total", count, bound)

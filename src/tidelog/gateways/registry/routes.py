@@ -24,6 +24,7 @@ from tidelog.gateways.http.json_steps import LONG, parse_long
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.surroundings import Surroundings
 from tidelog.gateways.registry import schemas, subjects
+from tidelog.gateways.registry.audited import CHANGES, RecordedChange
 from tidelog.gateways.registry.call import Call, Plain
 from tidelog.gateways.registry.rights import answered
 from tidelog.net.http_request import NoAnswer, NotSent, send
@@ -111,9 +112,16 @@ class _Gateway:
             async def allowed(call: Call) -> Any:
                 return await answered(self._around, call, endpoint, handler)
 
-            return await self._answer(request, call, allowed)
+            with self._recorded(request, call, endpoint) as outcome:
+                outcome.response = await self._answer(request, call, allowed)
+                return outcome.response
         except Refusal as problem:
             return _told({"error_code": problem.number, "message": str(problem)}, problem.status)
+
+    def _recorded(self, request: Request, call: Call, endpoint: tuple[str, str]) -> RecordedChange:
+        """Changes are recorded by the broker that the client asked, not by the one that it forwards them to."""
+        forwarded = FORWARDED in request.headers
+        return RecordedChange(self._around, request, call, None if forwarded else CHANGES.get(endpoint))
 
     async def _understood(self, request: Request) -> tuple[Call, Handler, tuple[str, str]]:
         _check_media_types(request)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidelog import errors
 from tidelog.client.admin.configs import ConfigEntry, ConfigResource
 from tidelog.client.admin.topics import NewTopic
 from tidelog.gateways.http.json_text import JsonAnswer
@@ -169,10 +170,15 @@ async def create_topic(rest: Rest, request: Request) -> Response:
     checked = flag(body, "validate_only")
     admin = await rest.around.clients.admin()
     await admin.create_topics([new], validate_only=checked)
+    unseen = links.resource("KafkaTopic", ("topics", name), topic_name=name)
     if checked:
-        return JsonAnswer(links.resource("KafkaTopic", ("topics", name), topic_name=name))
-    made = (await admin.describe_topics([name]))[name]
-    return JsonAnswer(_topic(links, made), 201, {"location": links.url("topics", name)})
+        return JsonAnswer(unseen)
+    location = {"location": links.url("topics", name)}
+    try:
+        made = (await admin.describe_topics([name]))[name]
+    except errors.TopicAuthorizationFailed:
+        return JsonAnswer(unseen, 201, location)  # who may create it need not be allowed to see it
+    return JsonAnswer(_topic(links, made), 201, location)
 
 
 async def add_partitions(rest: Rest, request: Request) -> Response:

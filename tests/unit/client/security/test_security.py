@@ -12,7 +12,7 @@ from tidelog.client.security.security import Security
     [
         ({"key": "me.key"}, "needs its certificate"),
         ({"username": "me", "password": "x"}, "mechanism is missing"),
-        ({"mechanism": "GSSAPI"}, "mechanism cannot be 'GSSAPI': use PLAIN"),
+        ({"mechanism": "EXTERNAL"}, "mechanism cannot be 'EXTERNAL': use PLAIN"),
         ({"mechanism": "PLAIN", "username": "me"}, "needs username and password"),
         ({"mechanism": "OAUTHBEARER"}, "needs token"),
     ],

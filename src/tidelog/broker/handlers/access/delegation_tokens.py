@@ -71,8 +71,8 @@ async def _create(
 ) -> tuple[str, TokenRecord]:
     _check_allowed(context)
     services, now_ms = context.services, context.services.clock.now_ms()
-    if owner != context.principal and not _may(
-        context, AclOperation.CREATE_TOKENS, AclResourceType.USER, owner
+    if owner != context.principal and not context.allows(
+        AclOperation.CREATE_TOKENS, AclResourceType.USER, owner
     ):
         raise errors.DelegationTokenAuthorizationFailed()
     renewers = [
@@ -170,8 +170,8 @@ def _shown(token_id: str, token: TokenRecord, owners: set[str] | None, context: 
         return False
     return (
         tokens.may_see(token, context.principal)
-        or _may(context, AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token_id)
-        or _may(context, AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner)
+        or context.sees(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token_id)
+        or context.sees(AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner)
     )
 
 
@@ -195,7 +195,3 @@ def _described(token_id: str, token: TokenRecord, hmac: bytes, version: int) -> 
 def _check_allowed(context: Context) -> None:
     if context.principal == ANONYMOUS or context.token_authenticated:
         raise errors.DelegationTokenRequestNotAllowed()
-
-
-def _may(context: Context, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-    return context.allows(operation, kind, name)

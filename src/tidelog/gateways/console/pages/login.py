@@ -103,7 +103,7 @@ def _oidc_routes(login: OidcLogin, page: Callable[..., Response]) -> list[Route]
             await authentication.refused(request.scope, f"somebody through {settings.issuer}", problem.why)
             answer = page(request, "/", problem.shown, problem.status)
         else:
-            answer = _opened(request, _next(following), authentication.logged_in(identity))
+            answer = _opened(request, _next(following), authentication.logged_in(request.scope, identity))
         answer.delete_cookie(OIDC_COOKIE, path=OIDC_ADDRESS)
         return answer
 

@@ -1,0 +1,179 @@
+"""Events of the audit trail: who (principal, listener, client id, address) did what, when, and with what outcome.  Pure.
+
+Much of an event is text that a client chose, so every field is cut to a bound and an event is one line of ASCII, whatever
+the client sent.  `RepeatedEvents` adds up what a client can cause as often as it likes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+NAME_CHARACTERS_MAX = 300
+REASON_CHARACTERS_MAX = 500
+CHANGED_MAX = 50
+SUCCESS, FAILURE, DENIED = OUTCOMES = ("success", "failure", "denied")
+AUTHENTICATION, AUTHORIZATION, CHANGE, AUDIT = "authentication", "authorization", "change", "audit"
+OTHERS = "(others)"
+_EPOCH = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
+HIDDEN = "[hidden]"
+"""In place of a secret."""
+
+
+class Actor(NamedTuple):
+    """Who did something."""
+
+    principal: str
+    listener: str
+    client_id: str | None
+    address: str
+
+
+class AuditEvent(NamedTuple):
+    time_ms: int
+    event: str
+    outcome: str
+    actor: Actor
+    operation: str
+    """CREATE_TOPICS, WRITE, SCRAM-SHA-512, ..."""
+    resource_type: str = ""
+    resource: str = ""
+    reason: str = ""
+    change: Mapping[str, Any] | None = None
+    times: int = 1
+    """How often this happened since `first_ms`."""
+    first_ms: int | None = None
+
+    def fields(self, node: int, id: str) -> dict[str, Any]:
+        """`id` is of this event alone: an event may be in the topic twice."""
+        actor = self.actor
+        fields: dict[str, Any] = {
+            "id": id,
+            "time": _shown_time(self.time_ms),
+            "broker": node,
+            "event": self.event,
+            "outcome": self.outcome,
+            "principal": cut(actor.principal),
+            "listener": cut(actor.listener),
+            "client_id": None if actor.client_id is None else cut(actor.client_id),
+            "address": cut(actor.address),
+            "operation": cut(self.operation),
+        }
+        if self.resource_type:
+            fields |= {"resource_type": self.resource_type, "resource": cut(self.resource)}
+        if self.reason:
+            fields["reason"] = cut(self.reason, REASON_CHARACTERS_MAX)
+        if self.change:
+            fields["change"] = _bounded(self.change)
+        if self.times > 1:
+            fields["count"] = self.times
+        if self.first_ms is not None:
+            fields["first"] = _shown_time(self.first_ms)
+        return fields
+
+    @property
+    def same_as(self) -> tuple[object, ...]:
+        """Equal for events that are told once, with how often they happened."""
+        return (
+            self.event,
+            self.outcome,
+            self.actor.principal,
+            self.actor.listener,
+            self.operation,
+            self.resource_type,
+            self.resource,
+        )
+
+
+def encoded(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def cut(text: str, most: int = NAME_CHARACTERS_MAX) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _bounded(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        return cut(value)
+    if isinstance(value, Mapping):
+        entries = list(value.items())[:CHANGED_MAX]
+        bounded = {cut(str(name)): _bounded(entry, depth + 1) for name, entry in entries}
+        return bounded if len(value) <= CHANGED_MAX else bounded | {"...": f"{len(value) - CHANGED_MAX} more"}
+    if isinstance(value, Sequence):
+        items = [_bounded(item, depth + 1) for item in value[:CHANGED_MAX]]
+        return items if len(value) <= CHANGED_MAX else [*items, f"... {len(value) - CHANGED_MAX} more"]
+    return value
+
+
+def _shown_time(time_ms: int) -> str:
+    return f"{(_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec='milliseconds')}Z"
+
+
+class _Repeats:
+    __slots__ = ("count", "event")
+
+    def __init__(self, event: AuditEvent) -> None:
+        self.event = event
+        self.count = 0
+        """Of those that came after the first one, which was told at once."""
+
+
+class RepeatedEvents:
+    """Tells the first event of a kind at once, and adds up those that follow until `WINDOW_MS` are over.  Each address has
+    so many kinds in a window, all addresses together have so many more; what is beyond is one event with a count."""
+
+    WINDOW_MS = 60_000
+    OF_ADDRESS_MAX = 20
+    OF_ALL_MAX = 400
+
+    def __init__(self) -> None:
+        self._began_ms = 0
+        self._by_kind: dict[tuple[object, ...], _Repeats] = {}
+        self._by_address: dict[str, int] = {}
+
+    def came(self, event: AuditEvent, now_ms: int) -> AuditEvent | None:
+        """The event, if it is to be told now.  `now_ms` is of a clock that never goes back."""
+        if not self._by_kind:
+            self._began_ms = now_ms
+        address = event.actor.address
+        repeats = self._by_kind.get((address, *event.same_as))
+        if repeats is not None:
+            repeats.count += 1
+            return None
+        if len(self._by_kind) >= self.OF_ALL_MAX:
+            self._add_up(event, OTHERS)
+            return None
+        if self._by_address.get(address, 0) >= self.OF_ADDRESS_MAX:
+            self._add_up(event, address)
+            return None
+        self._by_address[address] = self._by_address.get(address, 0) + 1
+        self._by_kind[address, *event.same_as] = _Repeats(event)
+        return event
+
+    def _add_up(self, event: AuditEvent, address: str) -> None:
+        key = (address, event.event, event.outcome)
+        repeats = self._by_kind.get(key)
+        if repeats is None:
+            actor = Actor(OTHERS, OTHERS, None, address)
+            several = AuditEvent(event.time_ms, event.event, event.outcome, actor, OTHERS)
+            repeats = self._by_kind[key] = _Repeats(several)
+        repeats.count += 1
+
+    def ends_in_ms(self, now_ms: int) -> int | None:
+        """Until the window ends; None without anything to tell."""
+        return max(0, self._began_ms + self.WINDOW_MS - now_ms) if self._by_kind else None
+
+    def ended(self, time_ms: int) -> list[AuditEvent]:
+        """The window is over: what was added up in it.  `time_ms` is the time of day."""
+        repeated = [
+            repeats.event._replace(
+                time_ms=time_ms, times=repeats.count, first_ms=repeats.event.time_ms, reason="repeated"
+            )
+            for repeats in self._by_kind.values()
+            if repeats.count
+        ]
+        self._by_kind.clear()
+        self._by_address.clear()
+        return repeated
