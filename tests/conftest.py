@@ -21,6 +21,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import leftovers
 from tidelog import testing
 
 RunAsync = Callable[[Callable[[Random], Coroutine[Any, Any, None]]], None]
@@ -47,6 +48,12 @@ GROUPS = (
     ("tests/pipeline/", "spark"),
     ("tests/browser/", "browser"),
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In the process that runs the tests: a worker of xdist, or the only one."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        config.add_cleanup(leftovers.watch())
 
 
 class Grouped(LoadScopeScheduling):
