@@ -194,7 +194,7 @@ class Broker:
         disks = [(self._encryption.disk(disk, self._key_of_topic), path) for disk, path in places]
         return [LogDirectory(path, disk, around.clock, around.random, files) for disk, path in disks]
 
-    def _directory_copy_rate(self) -> float:
+    def _directory_copy_rate(self) -> int:
         return self._controller.config().replica_alter_log_dirs_io_max_bytes_per_second
 
     def _key_of_topic(self, name: str, topic_id: UUID | None) -> str:
