@@ -113,13 +113,15 @@ def rolled_back(
         return None
     epoch, end = reach()
     awaited = partition.rolled_back and partition.leader is None
-    if epoch <= partition.leader_epoch and not awaited and not certain:
+    noticed = certain or epoch > partition.leader_epoch
+    if not noticed and not awaited:
         return None
+    # What the backup has of doubts, and of reports after an earlier restoration, was said of logs as they were then.  A
+    # broker whose report goes here although it is new reports again: at once if it runs, otherwise when it starts.
+    reports = partition if not noticed else partition._replace(doubts=())
     report = Tail(node, last_epoch(), end, Cause.ROLLED_BACK)
-    if report in partition.doubts:
+    if report in reports.doubts or (partition.leader is None and partition.doubts == (report,)):
         return None
-    # What the backup has of doubts was said of logs as they were then.
-    reports = partition if partition.rolled_back else partition._replace(doubts=())
     return _reported(reports, report, epoch, partition.leader)
 
 
