@@ -492,7 +492,7 @@ cdef class FrameConnection:
     cdef bint has_turn(self, int api_key) except -1:
         """Requests run one after the other, as Apache Kafka runs them: none sees less than what an earlier answer told, or
         more than a later one did.  Produces alone may follow each other unanswered: they are appended in their order."""
-        if not self.slots or (api_key == PRODUCE and self.asked[self.asked_first].api_key == PRODUCE):
+        if not self.slots or (api_key == PRODUCE and self.requests[self.requests_first].api_key == PRODUCE):
             return True
         self.give_way()
         self.out_of_turn = len(self.slots) > 0
