@@ -12,6 +12,7 @@ class Proxy:
         self._host, _, port = behind.partition(":")
         self._port = int(port)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.answers = 0  # pieces of answers that went through
         self.swallows = False
         self.swallowed = asyncio.Event()
         self.endpoint = ""
@@ -39,6 +40,7 @@ class Proxy:
                 if answers and self.swallows:
                     self.swallowed.set()
                     continue
+                self.answers += answers
                 writer.write(data)
                 await writer.drain()
         except OSError:
