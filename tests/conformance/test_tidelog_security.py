@@ -91,7 +91,7 @@ def token() -> str:
         return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
 
     now = time.time()
-    return f"{part({'alg': 'none'})}.{part({'sub': 'me', 'iat': now, 'exp': now + 60})}."
+    return f"{part({'alg': 'none'})}.{part({'sub': 'me', 'iat': now - 5, 'exp': now + 60})}."
 
 
 async def token_later() -> str:

@@ -281,8 +281,9 @@ def test_an_address_that_holds_all_places_of_the_http_port_gives_one_up(broker: 
         with socket.create_connection((host, int(port)), timeout=30) as good:
             good.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert good.recv(1000).startswith(b"HTTP/1.1 200")
-        made[0].settimeout(30)
-        assert made[0].recv(1) == b""
+        made[0].settimeout(60)
+        while made[0].recv(1000):  # what is left of the answer, and then the end
+            pass
     finally:
         for each in made:
             each.close()

@@ -23,6 +23,7 @@ PATHS = [
     "/",
     "/console",
     "/console/live",
+    "/console/tenants",
     "/console/find?q=t09",
     "/console/topics",
     "/console/topics?q=t09&sort=size&order=down",

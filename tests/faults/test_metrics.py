@@ -83,6 +83,19 @@ ELSEWHERE = {
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
     "mq_broker_lease_proven",  # test_alerts: etcd is away
     "mq_stray_logs",  # test_operations: a topic deleted while a broker is down
+    # tests/conformance/test_audit.py; how it drops: tests/unit/broker/audit
+    "mq_audit_events_dropped_total",
+    "mq_audit_events_total",
+    # tests/conformance/test_tenants.py
+    "mq_tenant_bytes_in_total",
+    "mq_tenant_bytes_out_total",
+    "mq_tenant_connections",
+    "mq_tenant_full",
+    "mq_tenant_limit",
+    "mq_tenant_partitions",
+    "mq_tenant_requests_total",
+    "mq_tenant_stored_bytes",
+    "mq_tenant_topics",
     "mq_opened_batches_total",  # tests/conformance/test_large_expansions.py
     "mq_opened_bytes_total",
     "mq_queued_request_bytes",  # tests/unit/speed/test_connection.py
