@@ -199,7 +199,10 @@ def test_a_user_does_what_the_acls_allow(guarded: SecureBroker, cluster: str) ->
     assert ask(guarded, "GET", "/metrics", basic("ann")).status == 200
 
 
-def test_consumer_instances_read_with_the_rights_of_their_user(guarded: SecureBroker) -> None:
+def test_consumer_instances_read_with_the_rights_of_their_user(guarded: SecureBroker, cluster: str) -> None:
+    record = json.dumps({"value": {"type": "STRING", "data": "hello"}})
+    written = ask(guarded, "POST", f"/v3/clusters/{cluster}/topics/c-1/records", basic("cat"), record)
+    assert written.body["error_code"] == 200
     kind = {"Content-Type": "application/vnd.kafka.v2+json"}
 
     def post(path: str, body: Any, user: str) -> Answer:

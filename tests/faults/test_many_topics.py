@@ -59,8 +59,14 @@ PATHS = [
     "/console/plan",
     "/metrics",
 ]
-# Files, what has no end, what brokers ask each other, and what is not there.
-OTHERS = {"/console/static/{name}", "/console/topics/{topic}/tail/events", "/console/{rest:path}"}
+# Files, what has no end, what brokers ask each other, log-ins of an identity provider, and what is not there.
+OTHERS = {
+    "/console/static/{name}",
+    "/console/topics/{topic}/tail/events",
+    "/console/login/oidc",
+    "/console/login/oidc/callback",
+    "/console/{rest:path}",
+}
 
 
 def cpu_s(pid: int) -> float:
