@@ -288,9 +288,9 @@ def _used(
 
 @tenants.command(
     help=command_help(
-        "Delete a tenant, which must be empty: without topics, groups, users, ACLs and subjects.  With --with-data these "
-        "are deleted first; connections of its users may do nothing from then on.  Subjects are the registry's: "
-        "delete them with `tidelog schemas delete`.",
+        "Delete a tenant, which must be empty: without topics, groups, users and ACLs.  With --with-data these "
+        "are deleted first; connections of its users may do nothing from then on.  Subjects stay: "
+        "delete them with `tidelog schemas delete` first.",
         """
 tidelog tenants delete acme
 tidelog tenants delete acme --with-data
