@@ -153,6 +153,19 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int = 2000
     group_share_record_lock_duration_ms: int = 30_000
     group_share_session_timeout_ms: int = 45_000
+    group_streams_assignment_interval_ms: int = 1000
+    group_streams_heartbeat_interval_ms: int = 5000
+    group_streams_initial_rebalance_delay_ms: int = 3000
+    group_streams_max_assignment_interval_ms: int = 15_000
+    group_streams_max_heartbeat_interval_ms: int = 15_000
+    group_streams_max_session_timeout_ms: int = 60_000
+    group_streams_max_size: int = (1 << 31) - 1
+    group_streams_max_standby_replicas: int = 2
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_min_heartbeat_interval_ms: int = 5000
+    group_streams_min_session_timeout_ms: int = 45_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_session_timeout_ms: int = 45_000
     inter_broker_listener_name: str | None = None
     leader_imbalance_check_interval_seconds: int = 300
     leader_replication_throttled_rate: int = (1 << 63) - 1
@@ -371,7 +384,13 @@ class BrokerConfig:
             raise InvalidConfig(f"log.cleaner.dedupe.buffer.size must be at least {1 << 20}")
         if not self.group_consumer_assignors:
             raise InvalidConfig("group.consumer.assignors is empty: consumer groups need an assignor")
-        check_group_bounds("consumer", lambda name: getattr(self, name.replace(".", "_")))
+        for kind in ("consumer", "streams"):
+            check_group_bounds(kind, lambda name: getattr(self, name.replace(".", "_")))
+        if self.group_streams_num_standby_replicas > self.group_streams_max_standby_replicas:
+            raise InvalidConfig(
+                f"group.streams.num.standby.replicas ({self.group_streams_num_standby_replicas}) must not be larger than "
+                f"group.streams.max.standby.replicas ({self.group_streams_max_standby_replicas})"
+            )
         for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:
