@@ -54,7 +54,7 @@ class LocalLeg:
         results = await ShareFetch(self._shares, group, member, limits).run(
             [(topic_id, part) for part in self.parts]
         )
-        found: list[Delivery] = []
+        delivered: list[Delivery] = []
         problem: errors.TidelogError | None = None
         for (_, part), result in results.items():
             if isinstance(result, errors.TidelogError):
@@ -63,10 +63,10 @@ class LocalLeg:
             taken = deliveries(part, result.records, result.acquired)
             if sum(last - first + 1 for first, last, _ in result.acquired) > len(taken):
                 self._archive(part, result.acquired, taken)
-            found += taken
-        if problem is not None and not found:
+            delivered += taken
+        if problem is not None and not delivered:
             raise problem
-        return found
+        return delivered
 
     def _archive(self, part: int, acquired: Sequence[AcquiredRange], taken: Sequence[Delivery]) -> None:
         led = self._shares.led(self._reader.group, (self._reader.topic_id, part))
@@ -160,7 +160,7 @@ class RemoteLeg:
             if isinstance(problem, SESSION_LOST):
                 raise errors.NotLeaderOrFollower(str(problem))
             raise problem
-        found: list[Delivery] = []
+        delivered: list[Delivery] = []
         for topic in answer.responses:
             for part in topic.partitions:
                 if part.error_code != errors.NONE:
@@ -174,12 +174,12 @@ class RemoteLeg:
                     self._send(
                         part.partition_index, range(missing.first, missing.last + 1), AcknowledgeType.GAP
                     )
-                found += taken
-        self._held.update(delivery.position for delivery in found)
-        if found and self._renewing is None and answer.acquisition_lock_timeout_ms > 0:
+                delivered += taken
+        self._held.update(delivery.position for delivery in delivered)
+        if delivered and self._renewing is None and answer.acquisition_lock_timeout_ms > 0:
             every_s = answer.acquisition_lock_timeout_ms / 3000
             self._renewing = asyncio.get_running_loop().create_task(self._renew(every_s))
-        return found
+        return delivered
 
     def settle(self, partition: int, offsets: Sequence[int], kind: Settlement) -> asyncio.Future[None]:
         if kind is not Settlement.RENEW:

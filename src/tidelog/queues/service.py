@@ -102,7 +102,7 @@ class Queues:
         """Unfinished records from `offset` on, as many as one read of the log has.  Only the partition's leader can
         tell: others raise NotLeaderOrFollower."""
         led = await self._led(topic, group, partition)
-        found: list[BrowsedRecord] = []
+        browsed: list[BrowsedRecord] = []
         at = max(offset, led.state.start)
         end = led.partition.readable_end(False)
         data = await fetch_bytes(led.partition.log, at, BROWSE_BYTES, end) if at < end else None
@@ -111,9 +111,9 @@ class Queues:
             run = runs[0] if runs else None
             if run is not None and (run.state in FINISHED or run.state is RecordState.ARCHIVING):
                 continue
-            if len(found) >= records_max:
+            if len(browsed) >= records_max:
                 break
-            found.append(
+            browsed.append(
                 BrowsedRecord(
                     record.offset,
                     0 if run is None else run.deliveries,
@@ -124,7 +124,7 @@ class Queues:
                     record.headers,
                 )
             )
-        return found
+        return browsed
 
     async def _led(self, topic: str, group: str, partition: int) -> LedSharePartition:
         return await self._shares.open(group, (self._topic_id(topic), partition))

@@ -69,19 +69,19 @@ class QueueSession:
             left_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
             try:
                 if len(legs) == 1:
-                    found = await legs[0].acquire(records_max, bytes_max, left_ms)
+                    delivered = await legs[0].acquire(records_max, bytes_max, left_ms)
                 else:
-                    found = await self._first_of(legs, records_max, bytes_max, left_ms)
+                    delivered = await self._first_of(legs, records_max, bytes_max, left_ms)
             except MOVED:
                 await self._drop_legs()
-                found = []
+                delivered = []
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms > 0:
                     await asyncio.sleep(min(left_ms, LOOK_AGAIN_MS) / 1000)
-            if len(found) > records_max:
-                self.release([delivery.position for delivery in found[records_max:]])
-            if found or self._clock.monotonic_ms() >= deadline_ms:
-                return found[:records_max]
+            if len(delivered) > records_max:
+                self.release([delivery.position for delivery in delivered[records_max:]])
+            if delivered or self._clock.monotonic_ms() >= deadline_ms:
+                return delivered[:records_max]
         return []
 
     async def _first_of(
@@ -91,24 +91,24 @@ class QueueSession:
         if not legs:
             raise errors.LeaderNotAvailable("no partition of the queue has a leader now")
         for leg in legs:
-            if found := await leg.acquire(records_max, bytes_max, 0):
-                return found
+            if delivered := await leg.acquire(records_max, bytes_max, 0):
+                return delivered
         if not wait_ms:
             return []
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(leg.acquire(records_max, bytes_max, wait_ms)) for leg in legs]
-        found = []
+        delivered = []
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                found += task.result()
+                delivered += task.result()
         finally:
             for task in tasks:
                 task.cancel()
             for late in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(late, list) and late and late[0] not in found:
-                    found += late
-        return found
+                if isinstance(late, list) and late and late[0] not in delivered:
+                    delivered += late
+        return delivered
 
     # What becomes of acquired records: in effect for this session at once, and kept when the future is done
 
