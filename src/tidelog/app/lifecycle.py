@@ -282,11 +282,10 @@ class Broker:
         self._registry.start()
 
     def _check_keytabs(self) -> None:
-        listeners = self._given.security
-        if any("GSSAPI" in security.mechanisms for security in listeners.values() if security.has_login):
+        if doors := self._given.kerberos_doors:
             from tidelog.broker.kerberos import check_keytabs
 
-            check_keytabs(listeners)
+            check_keytabs(doors)
 
     def _start_auditing(self, node: NodeId) -> None:
         if not self._given.audits or not self._given.tidelog_audit_topic:
