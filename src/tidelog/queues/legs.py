@@ -30,7 +30,7 @@ SESSION_LOST = (
 )
 
 
-class Reader(NamedTuple):
+class QueueReader(NamedTuple):
     """Who reads what."""
 
     group: str
@@ -39,7 +39,7 @@ class Reader(NamedTuple):
 
 
 class LocalLeg:
-    def __init__(self, shares: SharePartitions, reader: Reader, parts: tuple[int, ...]) -> None:
+    def __init__(self, shares: SharePartitions, reader: QueueReader, parts: tuple[int, ...]) -> None:
         self.parts = parts
         self._shares = shares
         self._reader = reader
@@ -99,7 +99,7 @@ class RemoteLeg:
     def __init__(
         self,
         connect: Callable[[], Awaitable[Requester]],
-        reader: Reader,
+        reader: QueueReader,
         parts: tuple[int, ...],
     ) -> None:
         self.parts = parts

@@ -19,7 +19,7 @@ from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.persister import SharePersister
 from tidelog.metadata.controller import Controller
-from tidelog.queues.legs import LocalLeg, Reader, RemoteLeg
+from tidelog.queues.legs import LocalLeg, QueueReader, RemoteLeg
 from tidelog.queues.message import BrowsedRecord, Published, QueueDepth, QueueMessage
 from tidelog.queues.publishing import Publisher
 from tidelog.queues.session import Leaders, QueueLeg, QueueSession
@@ -68,13 +68,13 @@ class Queues:
     def session(self, topic: str, group: str, *, partitions: Sequence[int] | None = None) -> QueueSession:
         """A consumer of the topic's partitions, or of those that are named."""
         topic_id = self._topic_id(topic)
-        reader = Reader(group, str(UUID(int=self._random.getrandbits(128))), topic_id)
+        reader = QueueReader(group, str(UUID(int=self._random.getrandbits(128))), topic_id)
         chosen = None if partitions is None else frozenset(partitions)
         return QueueSession(
             partial(self._leaders, topic, topic_id, chosen), partial(self._leg, reader), self._shares.clock
         )
 
-    def _leg(self, reader: Reader, node: NodeId, parts: tuple[int, ...]) -> QueueLeg:
+    def _leg(self, reader: QueueReader, node: NodeId, parts: tuple[int, ...]) -> QueueLeg:
         if node == self._partitions.node:
             return LocalLeg(self._shares, reader, parts)
         return RemoteLeg(partial(self._peers.connect, node), reader, parts)
