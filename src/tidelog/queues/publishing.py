@@ -32,7 +32,7 @@ class Publisher:
         self._elsewhere = elsewhere
         self._bytes_max = bytes_max
         self._clock = clock
-        self._writers: dict[Place, _Writer] = {}
+        self._writers: dict[Place, _PartitionWriter] = {}
         self.pending_bytes = 0
 
     def publish(self, topic: str, index: int, message: QueueMessage) -> asyncio.Future[Published]:
@@ -49,7 +49,7 @@ class Publisher:
         place = (topic, index)
         writer = self._writers.get(place)
         if writer is None:
-            writer = self._writers[place] = _Writer(self, place)
+            writer = self._writers[place] = _PartitionWriter(self, place)
         writer.pending.append((message, size, done))
         return done
 
@@ -87,7 +87,7 @@ class Publisher:
         raise problem
 
 
-class _Writer:
+class _PartitionWriter:
     """Writes one batch at a time; ends when nothing is pending."""
 
     def __init__(self, publisher: Publisher, place: Place) -> None:
