@@ -16,6 +16,7 @@ from tidelog.config.applicability import known_settings, settings_without_effect
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
+    HTTP_SERVICE,
     PREFIX,
     ListenerSecurity,
     check_override,
@@ -40,6 +41,7 @@ from tidelog.logs import parse_levels
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
 HTTP_LISTENER = "http"  # the prefix listener.name.http. is for the HTTP port, too
+_TICKETS = f"{PREFIX}{HTTP_LISTENER}.gssapi.sasl.jaas.config"
 AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
 _HOURS = 3_600_000
@@ -407,6 +409,20 @@ class BrokerConfig:
         return overrides.get(host, self.max_connections_per_ip)
 
     @property
+    def kerberos_doors(self) -> dict[str, ListenerSecurity]:
+        """Listeners that take tickets, and the HTTP port if it does, by name."""
+        doors = {
+            name: security
+            for name, security in self.security.items()
+            if security.has_login and "GSSAPI" in security.mechanisms
+        }
+        return doors | {"HTTP": self.http_security} if self.http_negotiates else doors
+
+    @property
+    def http_negotiates(self) -> bool:
+        return self.http_logs_in and self.http_security.negotiates
+
+    @property
     def oidc(self) -> OidcSettings | None:
         """How people log in to the console through an OpenID Connect provider."""
         return oidc_settings(lambda name: getattr(self, name.replace(".", "_")))
@@ -481,6 +497,15 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
         by_listener[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
     protocol = "SSL" if config.tidelog_http_ssl else "PLAINTEXT"
     of_http = listener_security("HTTP", protocol, value, overrides.get(HTTP_LISTENER, {}), BROKER_SETTINGS)
+    if _TICKETS in texts and not config.http_logs_in:
+        raise InvalidConfig(
+            f"{_TICKETS} is set, but HTTP requests need no login: set authorizer.class.name or "
+            "tidelog.http.authentication=required"
+        )
+    if _TICKETS in texts and not of_http.negotiates:
+        raise InvalidConfig(
+            f'{_TICKETS} needs keyTab="/etc/http.keytab" and principal="{HTTP_SERVICE}host@REALM"'
+        )
     return {"security": by_listener, "http_security": of_http}
 
 
