@@ -16,6 +16,7 @@ from tidelog.config.applicability import known_settings, settings_without_effect
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
+    HTTP_SERVICE,
     PREFIX,
     ListenerSecurity,
     check_override,
@@ -25,6 +26,7 @@ from tidelog.config.listener_security import (
 )
 from tidelog.config.metadata_address import EtcdAddress, SocketAddress, parse_metadata
 from tidelog.config.oauth import OidcSettings, oidc_settings
+from tidelog.config.process_count import process_count
 from tidelog.config.setting import Setting, Value, find, read_table
 from tidelog.config.tables.broker_groups import GROUPS
 from tidelog.config.tables.broker_log import LOG
@@ -39,6 +41,7 @@ from tidelog.logs import parse_levels
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
 HTTP_LISTENER = "http"  # the prefix listener.name.http. is for the HTTP port, too
+_TICKETS = f"{PREFIX}{HTTP_LISTENER}.gssapi.sasl.jaas.config"
 AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
 _HOURS = 3_600_000
@@ -261,6 +264,7 @@ class BrokerConfig:
     tidelog_login_queued_bytes: int = 16_777_216
     tidelog_login_timeout_ms: int = 30_000
     tidelog_login_waiting_max: int = 200
+    tidelog_machine: str | None = None
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
     tidelog_metadata_restored: bool = False
@@ -271,6 +275,8 @@ class BrokerConfig:
     tidelog_metrics_clients_max: int = 1000
     tidelog_metrics_series_max: int = 100_000
     tidelog_open_files_max: int = 4096
+    tidelog_processes: str = "1"
+    tidelog_processes_first: int = -1
     tidelog_request_bytes_max: int = 4_194_304
     tidelog_rest_consumer_instance_timeout_ms: int = 300_000
     tidelog_rest_consumer_request_bytes_max: int = 16_777_216
@@ -378,6 +384,7 @@ class BrokerConfig:
                 "encryption.vault.url needs encryption.vault.token.file: the file with a token for Vault"
             )
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
+        process_count(self.tidelog_processes, "tidelog.processes", 1)
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:
@@ -419,6 +426,20 @@ class BrokerConfig:
         """How many connections one address may have."""
         overrides = _connection_overrides(self.max_connections_per_ip_overrides)
         return overrides.get(host, self.max_connections_per_ip)
+
+    @property
+    def kerberos_doors(self) -> dict[str, ListenerSecurity]:
+        """Listeners that take tickets, and the HTTP port if it does, by name."""
+        doors = {
+            name: security
+            for name, security in self.security.items()
+            if security.has_login and "GSSAPI" in security.mechanisms
+        }
+        return doors | {"HTTP": self.http_security} if self.http_negotiates else doors
+
+    @property
+    def http_negotiates(self) -> bool:
+        return self.http_logs_in and self.http_security.negotiates
 
     @property
     def oidc(self) -> OidcSettings | None:
@@ -495,6 +516,15 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
         by_listener[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
     protocol = "SSL" if config.tidelog_http_ssl else "PLAINTEXT"
     of_http = listener_security("HTTP", protocol, value, overrides.get(HTTP_LISTENER, {}), BROKER_SETTINGS)
+    if _TICKETS in texts and not config.http_logs_in:
+        raise InvalidConfig(
+            f"{_TICKETS} is set, but HTTP requests need no login: set authorizer.class.name or "
+            "tidelog.http.authentication=required"
+        )
+    if _TICKETS in texts and not of_http.negotiates:
+        raise InvalidConfig(
+            f'{_TICKETS} needs keyTab="/etc/http.keytab" and principal="{HTTP_SERVICE}host@REALM"'
+        )
     return {"security": by_listener, "http_security": of_http}
 
 
