@@ -38,6 +38,7 @@ from tidelog.wire.messages.streams_group_heartbeat import (
 log = logging.getLogger("tidelog.groups")
 
 PROBLEMS_TOLD_MAX = 3
+CREATION_WAIT_S = 1.0  # much less than a client waits for an answer
 
 
 class StreamsAnswer(NamedTuple):
@@ -217,7 +218,9 @@ class StreamsGroups:
     ) -> int:
         """The heartbeat interval in this answer."""
         interval_ms = self.driver.config(group.id).streams_heartbeat_interval_ms
-        holds = self._groups.config.tidelog_group_heartbeat_hold_ms > 0 and not self.draining
+        # Clients give up when topics are missing for twice the interval that they are told.
+        fits = result.configured.problem is None
+        holds = fits and self._groups.config.tidelog_group_heartbeat_hold_ms > 0 and not self.draining
         if holds and result.member.state is not StreamsMemberState.UNREVOKED:
             interval_ms = next_ms(self._told(request).interval_ms, interval_ms, outcome)
         answers = self.driver.told.setdefault(group.id, {})
@@ -226,13 +229,15 @@ class StreamsGroups:
 
     # Internal topics
 
-    def create_topics(self, group_id: str, missing: tuple[TopicSpec, ...]) -> None:
-        """Creates the internal topics of a group beside its heartbeats; one that cannot be created is tried again with
-        the next heartbeat."""
-        if group_id not in self._creating and not self.draining:
+    async def create_topics(self, group_id: str, missing: tuple[TopicSpec, ...]) -> None:
+        """Creates the internal topics of a group, and waits a while for that.  A topic that cannot be created is tried
+        again with the next heartbeat."""
+        task = self._creating.get(group_id)
+        if task is None:
             task = asyncio.get_running_loop().create_task(self._create(group_id, missing))
             self._creating[group_id] = task
             task.add_done_callback(lambda _: self._creating.pop(group_id, None))
+        await asyncio.wait([task], timeout=CREATION_WAIT_S)
 
     async def _create(self, group_id: str, missing: tuple[TopicSpec, ...]) -> None:
         problems = []

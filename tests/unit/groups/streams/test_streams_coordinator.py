@@ -60,7 +60,7 @@ class StreamsMember:
         caller = MemberConnection("client", "/host", 0, self._hold)
         answer = await self.node.streams.heartbeat(request, caller)
         if answer.missing:
-            self.node.streams.create_topics(GROUP, answer.missing)
+            await self.node.streams.create_topics(GROUP, answer.missing)
         response = answer.response
         self.epoch, self.interval_ms = response.member_epoch, response.heartbeat_interval_ms
         self.endpoints_epoch = response.endpoint_information_epoch

@@ -12,7 +12,7 @@ from tidelog.broker.services import Context
 from tidelog.groups.streams.coordinator import StreamsAnswer
 from tidelog.groups.streams.group import StreamsGroup
 from tidelog.groups.streams.internal_topics import StreamsStatus
-from tidelog.groups.streams.member import StreamsMember
+from tidelog.groups.streams.member import JOINING_EPOCH, StreamsMember
 from tidelog.groups.streams.tasks import TaskAssignment, by_subtopology
 from tidelog.groups.streams.topology import topic_names
 from tidelog.metadata.topics.names import INTERNAL, check_topic_name
@@ -29,10 +29,12 @@ async def streams_group_heartbeat(
         if request.topology is not None:
             _check_names(request.topology)
         answer = await context.services.streams_groups.heartbeat(request, caller_of(context))
+        created = bool(answer.missing) and await _create(request.group_id, answer, context)
+        if created and request.member_epoch == JOINING_EPOCH:
+            # A client would hear of the topics with its next heartbeat, and joining again changes nothing.
+            answer = await context.services.streams_groups.heartbeat(request, caller_of(context))
     except errors.TidelogError as problem:
         return heartbeat.StreamsGroupHeartbeatResponse(error_code=problem.code, error_message=str(problem))
-    if answer.missing:
-        _create(request.group_id, answer, context)
     return answer.response
 
 
@@ -54,7 +56,7 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _create(group_id: str, answer: StreamsAnswer, context: Context) -> None:
+async def _create(group_id: str, answer: StreamsAnswer, context: Context) -> bool:
     """Has the missing internal topics created, if the member may create them."""
     refused = []
     if not context.sees(AclOperation.CREATE, AclResourceType.CLUSTER, CLUSTER_NAME):
@@ -63,11 +65,12 @@ def _create(group_id: str, answer: StreamsAnswer, context: Context) -> None:
             name for name in names if not context.allows(AclOperation.CREATE, AclResourceType.TOPIC, name)
         ]
     if not refused:
-        context.services.streams_groups.create_topics(group_id, answer.missing)
-        return
+        await context.services.streams_groups.create_topics(group_id, answer.missing)
+        return True
     for status in answer.response.status or ():
         if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(refused)}."
+    return False
 
 
 # Describing
