@@ -35,7 +35,6 @@ NOT_APPLICABLE = {
 }
 
 FEATURES = {
-    "streams": "streams groups",
     "kerberos": "renewing Kerberos tickets by a schedule of its own",
     "oauth-assertion": "OAuth client assertions",
     "token-refresh": "refresh of logins by schedule",
