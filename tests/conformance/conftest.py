@@ -17,6 +17,7 @@ import pytest
 
 from tests.conformance import apache_kafka
 from tests.conformance.consuming import run
+from tests.conformance.kdc import Kdc
 from tests.conformance.members import await_coordinator
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.raw import Connection
@@ -97,6 +98,21 @@ def share_broker(can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield running
     assert running.alive(), f"the broker died during the tests: {running.log_tail()}"
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    """Its configuration is this process's, too."""
+    kdc = Kdc(tmp_path_factory.mktemp("kdc"))
+    kdc.start()
+    before = dict(os.environ)
+    os.environ.update(kdc.environment)
+    try:
+        yield kdc
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        kdc.stop()
 
 
 @pytest.fixture(scope="session")

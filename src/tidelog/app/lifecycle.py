@@ -58,6 +58,7 @@ from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.store import MetadataStore
+from tidelog.queues.service import Queues
 from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.directory_failure import DirectoryFailure
@@ -101,6 +102,7 @@ class Broker:
         self.users_added: frozenset[CredentialName] = frozenset()
         self._around = around
         self._stopping = False
+        self._incarnation = f"{around.random.getrandbits(64):x}"
         self._tasks: list[asyncio.Task[Any]] = []
         self._background: Background | None = None
         self._cleaners: list[Cleaner] = []
@@ -154,6 +156,7 @@ class Broker:
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
         http = self._bind_http()
+        bound |= self._bind_amqp()
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
         if self._encryption.configured:
@@ -171,6 +174,7 @@ class Broker:
         self._undo.push_async_callback(self._partitions.stop)
         self._undo.push_async_callback(self._share_shards.stop)
         self._undo.push_async_callback(self._shares.stop)
+        self._undo.push_async_callback(self._queues.stop)
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
@@ -181,6 +185,9 @@ class Broker:
         if given.http_logs_in or given.authorizes:
             # Brokers tell each other with the secret on whose behalf they ask.
             await controller.access.ensure_secret()
+        if self._amqp is not None:
+            await self._amqp.start(services, self._store, self._incarnation)
+            self._undo.push_async_callback(self._amqp.stop)
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
             # Gateways are clients of this broker: they end before it does.
@@ -212,7 +219,7 @@ class Broker:
             given.broker_rack,
             http=http_address(given, http, endpoints),
             home=self._dirs.home_id,
-            incarnation=f"{around.random.getrandbits(64):x}",
+            incarnation=self._incarnation,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
@@ -262,6 +269,9 @@ class Broker:
         persister = ClusterPersister(node, controller, self._share_shards, peers)
         self._shares = SharePartitions(controller, self._partitions, persister, self._elsewhere, clock)
         self._share_groups = ShareGroups(self._groups, self._shares, persister)
+        self._queues = Queues(
+            controller, self._partitions, self._shares, persister, self._elsewhere, peers, self._around.random
+        )
         self._group_offsets = OffsetCoordinator(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
@@ -277,11 +287,10 @@ class Broker:
         self._registry.start()
 
     def _check_keytabs(self) -> None:
-        listeners = self._given.security
-        if any("GSSAPI" in security.mechanisms for security in listeners.values() if security.has_login):
+        if doors := self._given.kerberos_doors:
             from tidelog.broker.kerberos import check_keytabs
 
-            check_keytabs(listeners)
+            check_keytabs(doors)
 
     def _start_auditing(self, node: NodeId) -> None:
         if not self._given.audits or not self._given.tidelog_audit_topic:
@@ -409,6 +418,7 @@ class Broker:
             share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._elsewhere),
             share_shards=self._share_shards,
             shares=self._shares,
+            queues=self._queues,
             group_directory=GroupDirectory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
             counters=BrokerCounters(self._given.tidelog_metrics_clients_max),
@@ -426,6 +436,16 @@ class Broker:
         self._undo.push_async_callback(self._http.stop)
         host, port = self._given.tidelog_http_listen
         return host, self._http.bind(host, port, server_tls(self._controller.config))
+
+    def _bind_amqp(self) -> Bound:
+        self._amqp = None
+        if not self._given.amqp_listeners:
+            return {}
+        from tidelog.gateways.amqp.server import AmqpServer
+
+        self._amqp = AmqpServer()
+        self._undo.callback(self._amqp.stop_listening)
+        return self._amqp.bind(self._controller.config)
 
     def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
         from tidelog.gateways.http.clients import GatewayClients, Loopback

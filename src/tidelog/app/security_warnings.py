@@ -42,7 +42,8 @@ def open_to_everybody(config: BrokerConfig) -> str | None:
 
 
 def _authenticates(config: BrokerConfig, listener: str) -> bool:
-    return config.security[listener].authenticates
+    security = config.security[listener]
+    return config.amqp_logs_in(listener) if security.of_amqp else security.authenticates
 
 
 def _is_loopback(host: str) -> bool:

@@ -80,7 +80,7 @@ class Server:
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
         bound = {}
-        for listener in self._config().listeners:
+        for listener in self._config().kafka_listeners:
             if self._security(listener.name).encrypts:
                 context = TlsContext(lambda name=listener.name: self._security(name).tls)  # type: ignore[misc]
                 context.get()  # a certificate that cannot be read stops the start
@@ -417,7 +417,7 @@ class Server:
 
 def _is_for_brokers(listener: str, config: BrokerConfig) -> bool:
     """As in Kafka: only if clients have a listener of their own."""
-    return listener == config.inter_broker_listener and len(config.listeners) > 1
+    return listener == config.inter_broker_listener and len(config.kafka_listeners) > 1
 
 
 def _host(peer: str) -> str:

@@ -16,6 +16,8 @@ from tidelog.config.applicability import known_settings, settings_without_effect
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
+    AMQP_PROTOCOLS,
+    HTTP_SERVICE,
     PREFIX,
     ListenerSecurity,
     check_override,
@@ -39,6 +41,7 @@ from tidelog.logs import parse_levels
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
 HTTP_LISTENER = "http"  # the prefix listener.name.http. is for the HTTP port, too
+_TICKETS = f"{PREFIX}{HTTP_LISTENER}.gssapi.sasl.jaas.config"
 AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
 _HOURS = 3_600_000
@@ -336,7 +339,19 @@ class BrokerConfig:
             return self.inter_broker_listener_name.upper()
         protocol = self.security_inter_broker_protocol
         fitting = [name for name, security in self.security.items() if security.protocol == protocol]
-        return fitting[0] if fitting else self.listeners[0].name
+        return fitting[0] if fitting else self.kafka_listeners[0].name
+
+    @property
+    def kafka_listeners(self) -> tuple[Listener, ...]:
+        return tuple(listener for listener in self.listeners if listener.name not in AMQP_PROTOCOLS)
+
+    @property
+    def amqp_listeners(self) -> tuple[Listener, ...]:
+        return tuple(listener for listener in self.listeners if listener.name in AMQP_PROTOCOLS)
+
+    def amqp_logs_in(self, listener: str) -> bool:
+        """Whether clients of an AMQP listener need a password that is right."""
+        return self.authorizes or "PLAIN" in self.security[listener].jaas
 
     @property
     def metadata_address(self) -> EtcdAddress | SocketAddress | None:
@@ -344,8 +359,10 @@ class BrokerConfig:
         return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
 
     def _check(self) -> None:
-        if not self.listeners:
-            raise InvalidConfig("listeners is empty: a broker needs an address to listen on")
+        if not self.kafka_listeners:
+            raise InvalidConfig(
+                "listeners has none for Kafka: a broker needs an address for clients and other brokers"
+            )
         if not self.log_dirs:
             raise InvalidConfig("log.dirs is empty: a broker needs a folder for its data")
         for listener in self.advertised_listeners:
@@ -400,6 +417,20 @@ class BrokerConfig:
         """How many connections one address may have."""
         overrides = _connection_overrides(self.max_connections_per_ip_overrides)
         return overrides.get(host, self.max_connections_per_ip)
+
+    @property
+    def kerberos_doors(self) -> dict[str, ListenerSecurity]:
+        """Listeners that take tickets, and the HTTP port if it does, by name."""
+        doors = {
+            name: security
+            for name, security in self.security.items()
+            if security.has_login and "GSSAPI" in security.mechanisms
+        }
+        return doors | {"HTTP": self.http_security} if self.http_negotiates else doors
+
+    @property
+    def http_negotiates(self) -> bool:
+        return self.http_logs_in and self.http_security.negotiates
 
     @property
     def oidc(self) -> OidcSettings | None:
@@ -468,7 +499,7 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
 
     by_listener = {}
     for key, name in names.items():
-        protocol = protocols.get(name)
+        protocol = name if name in AMQP_PROTOCOLS else protocols.get(name)
         if protocol is None:
             raise InvalidConfig(
                 f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"
@@ -476,6 +507,15 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
         by_listener[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
     protocol = "SSL" if config.tidelog_http_ssl else "PLAINTEXT"
     of_http = listener_security("HTTP", protocol, value, overrides.get(HTTP_LISTENER, {}), BROKER_SETTINGS)
+    if _TICKETS in texts and not config.http_logs_in:
+        raise InvalidConfig(
+            f"{_TICKETS} is set, but HTTP requests need no login: set authorizer.class.name or "
+            "tidelog.http.authentication=required"
+        )
+    if _TICKETS in texts and not of_http.negotiates:
+        raise InvalidConfig(
+            f'{_TICKETS} needs keyTab="/etc/http.keytab" and principal="{HTTP_SERVICE}host@REALM"'
+        )
     return {"security": by_listener, "http_security": of_http}
 
 

@@ -14,8 +14,13 @@ from tidelog.config.setting import Setting, Value
 from tidelog.errors import InvalidConfig
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+AMQP, AMQPS = AMQP_PROTOCOLS = ("AMQP", "AMQPS")
+"""Protocols of listeners of these names.  Their clients log in with SASL in any case; whether the login counts is said by
+`BrokerConfig.amqp_logs_in`."""
 MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PREFIX = "listener.name."
+HTTP_SERVICE = "HTTP/"
+"""What the principal of an HTTP server begins with: browsers ask for no other."""
 _JAAS = "sasl.jaas.config"
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _INT_MAX = (1 << 31) - 1
@@ -78,11 +83,20 @@ class ListenerSecurity:
 
     @property
     def encrypts(self) -> bool:
-        return self.protocol.endswith("SSL")
+        return self.protocol.endswith("SSL") or self.protocol == AMQPS
+
+    @property
+    def of_amqp(self) -> bool:
+        return self.protocol in AMQP_PROTOCOLS
 
     @property
     def has_login(self) -> bool:
         return self.protocol.startswith("SASL")
+
+    @property
+    def negotiates(self) -> bool:
+        """Of the HTTP port: whether clients may show a Kerberos ticket."""
+        return (self.kerberos.principal or "").startswith(HTTP_SERVICE) and bool(self.kerberos.keytab)
 
     @property
     def authenticates(self) -> bool:

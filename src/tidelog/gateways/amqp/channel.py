@@ -75,7 +75,9 @@ class Channel:
 
     def send_content(self, message: AmqpMessage, name: str, **fields: Any) -> None:
         method = encode_method(name, exchange=message.exchange, routing_key=message.routing_key, **fields)
-        content = content_frames(self.number, message.properties, message.body, self.connection.frame_bytes_max)
+        content = content_frames(
+            self.number, message.properties, message.body, self.connection.frame_bytes_max
+        )
         self.connection.write(method_frame(self.number, method) + content)
 
     # Deliveries
@@ -95,7 +97,9 @@ class Channel:
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         message = message_of_record(consumer.queue.name, delivery.key, delivery.value, delivery.headers)
-        tag = self._delivered(consumer.queue, consumer.session, delivery, None if consumer.no_ack else consumer)
+        tag = self._delivered(
+            consumer.queue, consumer.session, delivery, None if consumer.no_ack else consumer
+        )
         if not consumer.no_ack:
             consumer.unacknowledged += 1
         else:
@@ -187,7 +191,9 @@ class Channel:
         self._settling.discard(settling)
         if not settling.cancelled() and (problem := settling.exception()) is not None:
             sparing.warning(
-                self.connection.host, "an acknowledgement is lost, the message is delivered again: %s", problem
+                self.connection.host,
+                "an acknowledgement is lost, the message is delivered again: %s",
+                problem,
             )
 
     async def settled(self) -> None:

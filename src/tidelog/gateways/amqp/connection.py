@@ -46,6 +46,7 @@ sparing = SparingLog(log)
 
 HANDSHAKE_S_MAX = 10.0
 CLOSING_S_MAX = 10.0
+ENDING = "the end of an AMQP connection"
 FIRST_FRAME_BYTES_MAX = 8192
 WAITING_FRAMES_MAX = 1000
 UNSENT_BYTES_MAX = 1 << 20
@@ -282,9 +283,7 @@ class AmqpConnection(asyncio.Protocol):
         channel = self.channels.get(number)
         name = method.name
         if number in self._contents:
-            raise ConnectionFault(
-                505, f"expected content header for class 60, got method {name} instead"
-            )
+            raise ConnectionFault(505, f"expected content header for class 60, got method {name} instead")
         if name == "channel.open":
             self._open_channel(number, channel)
             return None
@@ -328,7 +327,9 @@ class AmqpConnection(asyncio.Protocol):
             raise ConnectionFault(505, "expected method frame, got non method frame instead")
         if content.properties is None:
             if frame.kind != HEADER:
-                raise ConnectionFault(505, "expected content header for class 60, got non content header frame instead")
+                raise ConnectionFault(
+                    505, "expected content header for class 60, got non content header frame instead"
+                )
             whole = content.header(*content_header(frame.payload))
         elif frame.kind != BODY:
             raise ConnectionFault(505, "expected content body, got non content body frame instead")
@@ -370,7 +371,10 @@ class AmqpConnection(asyncio.Protocol):
         now = loop.time()
         if now - self._heard > 2 * self.heartbeat_s and not self._paused:
             sparing.warning(
-                self.host, "closing the connection of %s: no heartbeat for %d s", self.shown, 2 * self.heartbeat_s
+                self.host,
+                "closing the connection of %s: no heartbeat for %d s",
+                self.shown,
+                2 * self.heartbeat_s,
             )
             self._transport.abort()
             return
@@ -408,7 +412,7 @@ class AmqpConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._frames.clear()
-        self.server.spawn(self._end())
+        self.server.spawn(self._end(), ENDING)
 
     async def _end(self) -> None:
         if self._busy is not None:
@@ -417,5 +421,3 @@ class AmqpConnection(asyncio.Protocol):
             await channel.close()
         self.channels.clear()
         await self.server.ended(self)
-
-

@@ -91,6 +91,10 @@ class Consumer:
                 self._settled(self.session.acknowledge([delivery.position for delivery in taken]))
             await self._channel.delivered(size)
 
+    async def queue_deleted(self) -> None:
+        await self.stop()
+        self._channel.consumer_ended(self)
+
     async def stop(self) -> None:
         """No delivery follows; the session stays open for what is not acknowledged."""
         self.cancelled = True

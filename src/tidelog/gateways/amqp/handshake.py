@@ -89,7 +89,9 @@ class Handshake:
             connection.drop()
             return
         self._expected = "connection.tune-ok"
-        self._send("connection.tune", channel_max=CHANNELS_MAX, frame_max=FRAME_BYTES_MAX, heartbeat=HEARTBEAT_S)
+        self._send(
+            "connection.tune", channel_max=CHANNELS_MAX, frame_max=FRAME_BYTES_MAX, heartbeat=HEARTBEAT_S
+        )
 
     def _tune(self, method: Method) -> None:
         fields = method.fields
@@ -116,7 +118,7 @@ class Handshake:
         gate, session = connection.services.broker.gate, connection.session
         own = gate.tenant(session)
         tenant = None if vhost == DEFAULT_VHOST else vhost
-        if tenant is not None and tenant not in gate.tenants.names():
+        if tenant is not None and gate.tenants.named(tenant) is None:
             raise not_allowed(f"vhost {vhost} not found")
         if own is not None and own.name != tenant:
             raise not_allowed(f"access to vhost '{vhost}' refused for user '{session.user}'")

@@ -35,7 +35,9 @@ def parse_login(mechanism: str, response: bytes) -> tuple[str, str]:
     raise LoginRefused(f"mechanism {mechanism[:20]!r} is not offered")
 
 
-async def log_in(services: Services, session: Session, mechanism: str, response: bytes, required: bool) -> str:
+async def log_in(
+    services: Services, session: Session, mechanism: str, response: bytes, required: bool
+) -> str:
     """The user's name; the session has the principal then.  Raises LoginRefused, after a delay."""
     user = ""
     try:

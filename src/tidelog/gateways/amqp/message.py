@@ -85,7 +85,9 @@ def _text(value: Any) -> bytes | None:
     return str(value).encode()
 
 
-def message_of_record(queue: str, key: bytes | None, value: bytes | None, headers: RecordHeaders) -> AmqpMessage:
+def message_of_record(
+    queue: str, key: bytes | None, value: bytes | None, headers: RecordHeaders
+) -> AmqpMessage:
     exchange, routing_key, own = "", queue, []
     for header in headers:
         name, content = header
@@ -169,5 +171,7 @@ def with_headers(properties: bytes, changes: Mapping[str, Any]) -> bytes:
     """The properties with these entries in `headers`; an entry of None is taken out."""
     decoded = decode_properties(properties)
     table = {**decoded.get("headers", {}), **changes}
-    decoded["headers"] = {name: value for name, value in table.items() if value is not None or name not in changes}
+    decoded["headers"] = {
+        name: value for name, value in table.items() if value is not None or name not in changes
+    }
     return encode_properties(decoded)

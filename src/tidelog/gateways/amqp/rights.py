@@ -33,7 +33,9 @@ class Rights:
         self._check(operation, topic, "queue", name)
 
     def check_exchange(self, operation: AclOperation, name: str) -> None:
-        self._check(operation, topic_of(name or "amq.default", self._tenant), "exchange", name or "amq.default")
+        self._check(
+            operation, topic_of(name or "amq.default", self._tenant), "exchange", name or "amq.default"
+        )
 
     def may_store(self, queue: Queue) -> bool:
         """False when the tenant of the queue has no room left."""

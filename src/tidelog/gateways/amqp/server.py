@@ -7,14 +7,15 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.config import BrokerConfig
-from tidelog.gateways.amqp.connection import AmqpConnection
+from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault
 from tidelog.gateways.amqp.services import AmqpServices
 from tidelog.gateways.amqp.topology.declarations import Declarations
@@ -46,13 +47,12 @@ class AmqpServer:
         self._services: AmqpServices
         self._stopping = False
 
-    def bind(self, config: BrokerConfig) -> dict[str, tuple[str, int]]:
+    def bind(self, config: Callable[[], BrokerConfig]) -> dict[str, tuple[str, int]]:
         """Takes the ports: listener name -> (host, real port)."""
         bound = {}
-        for listener in config.amqp_listeners:
-            if config.security[listener.name].encrypts:
-                files = TlsContext(lambda name=listener.name: self._config.security[name].tls)  # type: ignore[misc]
-                self._first_config = config
+        for listener in config().amqp_listeners:
+            if config().security[listener.name].encrypts:
+                files = TlsContext(lambda name=listener.name: config().security[name].tls)  # type: ignore[misc]
                 files.get()  # a certificate that cannot be read stops the start
                 self._tls[listener.name] = NewestContext.of(files)
             listening = self._listening[listener.name] = listen(listener.host, listener.port)
@@ -61,7 +61,7 @@ class AmqpServer:
 
     @property
     def _config(self) -> BrokerConfig:
-        return self._services.broker.config() if hasattr(self, "_services") else self._first_config
+        return self._services.broker.config()
 
     async def start(self, broker: Services, store: MetadataStore, home: str) -> None:
         """`home`: names this run of this broker."""
@@ -75,19 +75,22 @@ class AmqpServer:
         for name, listening in self._listening.items():
             self._servers.append(
                 await loop.create_server(
-                    lambda name=name: self._connected(name),  # type: ignore[misc]
+                    partial(self._connected, name),
                     sock=listening,
                     ssl=self._tls.get(name),
                 )
             )
 
-    async def stop(self) -> None:
-        """Clients are told, and what they have not acknowledged goes back to the queues."""
-        self._stopping = True
+    def stop_listening(self) -> None:
         for server in self._servers:
             server.close()
         for listening in self._listening.values():
             listening.close()
+
+    async def stop(self) -> None:
+        """Clients are told, and what they have not acknowledged goes back to the queues."""
+        self._stopping = True
+        self.stop_listening()
         for connection in list(self._open):
             connection.fail(ConnectionFault(320, "broker forced connection closure with reason 'shutdown'"))
         deadline = asyncio.get_running_loop().time() + GRACE_S
@@ -95,13 +98,15 @@ class AmqpServer:
             await asyncio.sleep(0.01)
         for connection in list(self._open):
             connection.drop()
-            await connection.end()
+        ending = [task for task in self._tasks if task.get_name() == ENDING]
+        if ending:
+            await asyncio.wait(ending, timeout=GRACE_S)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str = "") -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._spawned_ended)
 
@@ -135,7 +140,9 @@ class AmqpServer:
             ("max.connections.per.ip", self._per_host[host], config.connections_max_of(host)),
         ):
             if count > most:
-                sparing.warning(host, "refusing an AMQP connection of %s: %s (%d) is reached", host, bound, most)
+                sparing.warning(
+                    host, "refusing an AMQP connection of %s: %s (%d) is reached", host, bound, most
+                )
                 return False
         return True
 
@@ -169,7 +176,7 @@ class AmqpServer:
         consumers = list(self._services.consumers.of(vhost, queue.name))
         await self._services.declarations.delete_queue(vhost, queue)
         for consumer in consumers:
-            consumer.queue_deleted()
+            await consumer.queue_deleted()
 
     async def consumer_left(self, vhost: str, queue: Queue) -> None:
         """An auto-delete queue ends with its last consumer."""
@@ -188,9 +195,9 @@ class AmqpServer:
         """Deletes queues of runs that are over: their broker was killed, or could not delete them."""
         broker = self._services.broker
         while True:
-            live = {member.incarnation for member in broker.image().brokers.values()}
+            live = frozenset(member.incarnation for member in broker.image().brokers.values())
             try:
-                await self._services.declarations.end_of_homes(lambda home: home not in live)
+                await self._services.declarations.end_of_homes(live)
             except Exception as problem:
                 log.warning("queues of earlier runs could not be deleted now: %s", problem)
             await asyncio.sleep(SWEEP_S)

@@ -37,9 +37,13 @@ class Content:
     def header(self, class_id: int, size: int, properties: bytes) -> bool:
         """True when the message is whole."""
         if class_id != 60:
-            raise ConnectionFault(505, f"expected content header for class 60, got one for class {class_id} instead")
+            raise ConnectionFault(
+                505, f"expected content header for class 60, got one for class {class_id} instead"
+            )
         if size > BODY_BYTES_MAX:
-            raise precondition_failed(f"message size {size} is larger than configured max size {BODY_BYTES_MAX}")
+            raise precondition_failed(
+                f"message size {size} is larger than configured max size {BODY_BYTES_MAX}"
+            )
         self.properties = properties
         self._left = size
         return not size
@@ -66,10 +70,14 @@ def begin(channel: Channel, fields: Fields) -> Content:
         exchange = channel.services.declarations.exchange(channel.declarer, name)
         channel.rights.check_exchange(WRITE, name)
         if exchange.internal:
-            raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{channel.declarer.vhost}'")
+            raise access_refused(
+                f"cannot publish to internal exchange '{name}' in vhost '{channel.declarer.vhost}'"
+            )
     else:
         key = fields["routing_key"]
-        channel.rights.check_queue(WRITE, key, channel.services.declarations.vhost(channel.declarer).queues.get(key))
+        channel.rights.check_queue(
+            WRITE, key, channel.services.declarations.vhost(channel.declarer).queues.get(key)
+        )
     return Content(fields)
 
 
@@ -126,7 +134,9 @@ def _append(channel: Channel, message: AmqpMessage, queue: Queue) -> asyncio.Fut
     record = QueueMessage(message.body, headers=headers_of_record(message, queue.name))
     if not channel.rights.may_store(queue):
         refused: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
-        refused.set_exception(errors.PolicyViolation(f"the tenant of queue '{queue.name}' stores as much as it may"))
+        refused.set_exception(
+            errors.PolicyViolation(f"the tenant of queue '{queue.name}' stores as much as it may")
+        )
         return refused
     channel.connection.publishing(len(message.body))
     stored = channel.services.broker.queues.publish(queue.topic, record)
@@ -147,7 +157,9 @@ def _unconfirmed(channel: Channel, stored: asyncio.Future[Published]) -> None:
 
 
 def _tell(channel: Channel, problem: BaseException) -> None:
-    sparing.warning(channel.connection.host, "a message of %s is not stored: %s", channel.connection.shown, problem)
+    sparing.warning(
+        channel.connection.host, "a message of %s is not stored: %s", channel.connection.shown, problem
+    )
 
 
 # Confirms and transactions
@@ -184,7 +196,8 @@ async def tx_commit(channel: Channel, fields: Fields) -> None:
         for message, mandatory in transaction.messages
         for future in _store(channel, message, mandatory)
     ]
-    problems = [problem for problem in await asyncio.gather(*stored, return_exceptions=True) if isinstance(problem, BaseException)]
+    outcomes = await asyncio.gather(*stored, return_exceptions=True)
+    problems = [problem for problem in outcomes if isinstance(problem, BaseException)]
     if problems:
         for taken, _ in transaction.settlements:
             channel.settle(taken, "release")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidelog.gateways.amqp.replies import (
-
     ConnectionFault,
     access_refused,
     precondition_failed,
@@ -153,5 +152,3 @@ def _typed(value: Any) -> str:
         return "none"
     kind = "longstr" if isinstance(value, str) else "bool" if isinstance(value, bool) else "signedint"
     return f"the value '{_shown(value)}' of type '{kind}'"
-
-

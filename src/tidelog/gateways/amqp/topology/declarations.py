@@ -7,7 +7,7 @@ same keys meanwhile."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tidelog import errors
@@ -28,7 +28,7 @@ from tidelog.gateways.amqp.topology.model import (
 from tidelog.gateways.amqp.topology.store import TopologyStore
 from tidelog.gateways.amqp.topology.vhost import VirtualHost
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.store import ABSENT, Compare, Delete, Operation, Put
+from tidelog.metadata.store import ABSENT, Compare, Delete, Put
 from tidelog.metadata.topics.plans import TopicSpec
 
 TRIES_MAX = 20
@@ -136,7 +136,9 @@ class Declarations:
         raise _contended()
 
     async def _create_topic(self, queue: Queue) -> None:
-        (made,) = await self._controller.create_topics([TopicSpec(queue.topic, partitions=1, configs=_configs(queue))])
+        (made,) = await self._controller.create_topics(
+            [TopicSpec(queue.topic, partitions=1, configs=_configs(queue))]
+        )
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise precondition_failed(f"no topic for queue '{queue.name}': {made}")
 
@@ -157,13 +159,13 @@ class Declarations:
                 return True
         raise _contended()
 
-    async def end_of_homes(self, is_over: Callable[[str], bool]) -> int:
-        """Deletes the queues that ended with a run of a broker; returns how many."""
+    async def end_of_homes(self, live: Collection[str]) -> int:
+        """Deletes the queues of runs of brokers that are over; returns how many."""
         ended = [
             (name, queue)
             for name, vhost in self._topology.vhosts.items()
             for queue in vhost.queues.values()
-            if queue.home and is_over(queue.home)
+            if queue.home and queue.home not in live
         ]
         return sum([await self.delete_queue(name, queue) for name, queue in ended])
 

@@ -84,7 +84,11 @@ PREDECLARED = tuple(
 def topic_of(queue: str, tenant: str | None) -> str:
     """The topic of a new queue.  Names that no topic can have are told apart by a digest."""
     prefix = "" if tenant is None else f"{tenant}."
-    if _LEGAL_TOPIC.fullmatch(queue) and queue not in (".", "..") and len(prefix) + len(queue) <= TOPIC_NAME_MAX:
+    if (
+        _LEGAL_TOPIC.fullmatch(queue)
+        and queue not in (".", "..")
+        and len(prefix) + len(queue) <= TOPIC_NAME_MAX
+    ):
         return prefix + queue
     readable = _ILLEGAL.sub("-", queue)[:100]
     return f"{prefix}{readable}-{hashlib.sha256(queue.encode()).hexdigest()[:16]}"

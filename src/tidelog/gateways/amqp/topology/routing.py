@@ -4,7 +4,7 @@ Each kind of exchange has an index of its own, so that routing does not look at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tidelog.gateways.amqp.topology.model import Binding
@@ -138,10 +138,10 @@ def _headers_match(wanted: Mapping[str, Any], headers: Mapping[str, Any]) -> boo
     return any(tests) if how in ("any", "any-with-x") else all(tests)
 
 
-INDEXES = {
+BindingIndex = DirectBindings | FanoutBindings | TopicBindings | HeadersBindings
+INDEXES: dict[str, Callable[[], BindingIndex]] = {
     "direct": DirectBindings,
     "fanout": FanoutBindings,
     "topic": TopicBindings,
     "headers": HeadersBindings,
 }
-BindingIndex = DirectBindings | FanoutBindings | TopicBindings | HeadersBindings

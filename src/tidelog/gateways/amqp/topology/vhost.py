@@ -19,8 +19,6 @@ def no_headers() -> Mapping[str, Any]:
     return _NO_HEADERS
 
 
-
-
 class VirtualHost:
     def __init__(self, name: str) -> None:
         self.name = name

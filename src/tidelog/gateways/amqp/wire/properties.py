@@ -6,7 +6,14 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from tidelog.gateways.amqp.wire.tables import SyntaxFault, Timestamp, decode_table, encode_short, encode_table, short_string
+from tidelog.gateways.amqp.wire.tables import (
+    SyntaxFault,
+    Timestamp,
+    decode_table,
+    encode_short,
+    encode_table,
+    short_string,
+)
 
 # In the order of their flags, from bit 15 down: s short string, T table, o octet, t timestamp.
 PROPERTIES = (

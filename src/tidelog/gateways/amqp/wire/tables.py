@@ -163,8 +163,7 @@ def _encoded(value: Any) -> bytes:
     if isinstance(value, bytes):
         return b"S" + encode_long(value)
     if isinstance(value, Decimal):
-        _, digits, exponent = value.as_tuple()
-        scale = max(-int(exponent), 0)
+        scale = max(-int(value.as_tuple().exponent), 0)
         return b"D" + _DECIMAL.pack(scale, int(value.scaleb(scale)))
     if isinstance(value, Mapping):
         return b"F" + encode_table(value)
