@@ -155,8 +155,7 @@ class Broker:
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
-        http = self._bind_http()
-        bound |= self._bind_amqp()
+        http = self._bind_gateways(bound)
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
         if self._encryption.configured:
@@ -185,14 +184,19 @@ class Broker:
         if given.http_logs_in or given.authorizes:
             # Brokers tell each other with the secret on whose behalf they ask.
             await controller.access.ensure_secret()
+        await self._start_gateways(services, bound, endpoints)
+        return Addresses(next(iter(bound.values())), http)
+
+    async def _start_gateways(
+        self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]
+    ) -> None:
+        """Gateways are clients of this broker: they end before it does."""
         if self._amqp is not None:
             await self._amqp.start(services, self._store, self._incarnation)
             self._undo.push_async_callback(self._amqp.stop)
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
-            # Gateways are clients of this broker: they end before it does.
             self._undo.push_async_callback(self._http.stop)
-        return Addresses(next(iter(bound.values())), http)
 
     async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> list[LogDirectory]:
         around = self._around
@@ -425,8 +429,15 @@ class Broker:
             outbound=self._replicating.outbound,
         )
 
-    def _bind_http(self) -> tuple[str, int] | None:
-        self._http = None
+    def _bind_gateways(self, bound: Bound) -> tuple[str, int] | None:
+        """The address of the HTTP port; `bound` gets the listeners of AMQP."""
+        self._http = self._amqp = None
+        if self._given.amqp_listeners:
+            from tidelog.gateways.amqp.server import AmqpServer
+
+            self._amqp = AmqpServer()
+            self._undo.callback(self._amqp.stop_listening)
+            bound |= self._amqp.bind(self._controller.config)
         if not self._around.http:
             return None
         from tidelog.gateways.http.server import HttpServer
@@ -436,16 +447,6 @@ class Broker:
         self._undo.push_async_callback(self._http.stop)
         host, port = self._given.tidelog_http_listen
         return host, self._http.bind(host, port, server_tls(self._controller.config))
-
-    def _bind_amqp(self) -> Bound:
-        self._amqp = None
-        if not self._given.amqp_listeners:
-            return {}
-        from tidelog.gateways.amqp.server import AmqpServer
-
-        self._amqp = AmqpServer()
-        self._undo.callback(self._amqp.stop_listening)
-        return self._amqp.bind(self._controller.config)
 
     def _behind_http(self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]) -> Gateways:
         from tidelog.gateways.http.clients import GatewayClients, Loopback

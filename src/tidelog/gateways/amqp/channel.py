@@ -9,11 +9,11 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.gateways.amqp.confirms import Confirms
-from tidelog.gateways.amqp.consumer import ACQUIRED_AT_ONCE, Consumer
+from tidelog.gateways.amqp.consumer import ACQUIRED_AT_ONCE, QueueConsumer
 from tidelog.gateways.amqp.message import AmqpMessage, message_of_record
 from tidelog.gateways.amqp.replies import precondition_failed
 from tidelog.gateways.amqp.topology.declarations import Declarer
-from tidelog.gateways.amqp.topology.model import Queue
+from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.wire.frames import content_frames, method_frame
 from tidelog.gateways.amqp.wire.methods import encode_method
 from tidelog.logs import SparingLog
@@ -30,14 +30,14 @@ GETTERS_MAX = 64
 
 
 class Unacknowledged(NamedTuple):
-    queue: Queue
+    queue: AmqpQueue
     session: QueueSession
     position: tuple[int, int]
-    consumer: Consumer | None
+    consumer: QueueConsumer | None
     """None: the message was taken with basic.get."""
 
 
-class Transaction:
+class ChannelTransaction:
     """What tx.commit will do: messages to publish and tags to settle, in order."""
 
     def __init__(self) -> None:
@@ -58,12 +58,12 @@ class Channel:
         self.channel_prefetch = 0
         self.active = True
         self.closing = False
-        self.consumers: dict[str, Consumer] = {}
+        self.consumers: dict[str, QueueConsumer] = {}
         self.unacknowledged: dict[int, Unacknowledged] = {}
         self.confirms: Confirms | None = None
-        self.transaction: Transaction | None = None
+        self.transaction: ChannelTransaction | None = None
         self._tag = 0
-        self._cancelled: list[Consumer] = []
+        self._cancelled: list[QueueConsumer] = []
         self._getters: dict[str, QueueSession] = {}
         self._settling: set[asyncio.Future[None]] = set()
         self._confirming = False
@@ -82,7 +82,7 @@ class Channel:
 
     # Deliveries
 
-    def credit(self, consumer: Consumer) -> int:
+    def credit(self, consumer: QueueConsumer) -> int:
         if not self.active or self.closing or not self.connection.writable:
             return 0
         credit = ACQUIRED_AT_ONCE
@@ -95,7 +95,7 @@ class Channel:
             credit = min(credit, self.channel_prefetch - len(self.unacknowledged), 1)
         return credit
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+    def deliver(self, consumer: QueueConsumer, delivery: Delivery) -> None:
         message = message_of_record(consumer.queue.name, delivery.key, delivery.value, delivery.headers)
         tag = self._delivered(
             consumer.queue, consumer.session, delivery, None if consumer.no_ack else consumer
@@ -113,7 +113,7 @@ class Channel:
         )
 
     def _delivered(
-        self, queue: Queue, session: QueueSession, delivery: Delivery, consumer: Consumer | None
+        self, queue: AmqpQueue, session: QueueSession, delivery: Delivery, consumer: QueueConsumer | None
     ) -> int:
         self._tag += 1
         self.unacknowledged[self._tag] = Unacknowledged(queue, session, delivery.position, consumer)
@@ -122,7 +122,7 @@ class Channel:
     async def delivered(self, size: int) -> None:
         await self.connection.sent(size)
 
-    def consumer_ended(self, consumer: Consumer) -> None:
+    def consumer_ended(self, consumer: QueueConsumer) -> None:
         """The queue was deleted."""
         if self.consumers.pop(consumer.tag, None) is None:
             return
@@ -131,7 +131,7 @@ class Channel:
         if self.connection.has_capability("consumer_cancel_notify"):
             self.send("basic.cancel", consumer_tag=consumer.tag, no_wait=True)
 
-    async def get(self, queue: Queue, no_ack: bool) -> tuple[int, Delivery] | None:
+    async def get(self, queue: AmqpQueue, no_ack: bool) -> tuple[int, Delivery] | None:
         await self.settled()
         session = self._getters.get(queue.topic)
         if session is None:
@@ -228,7 +228,7 @@ class Channel:
 
     # The end
 
-    async def cancel(self, consumers: Iterable[Consumer]) -> None:
+    async def cancel(self, consumers: Iterable[QueueConsumer]) -> None:
         for consumer in list(consumers):
             self.consumers.pop(consumer.tag, None)
             self.services.consumers.remove(self.declarer.vhost, consumer.queue.name, consumer)

@@ -28,7 +28,7 @@ from tidelog.gateways.amqp.wire.frames import (
     HEARTBEAT_FRAME,
     METHOD,
     PROTOCOL_HEADER,
-    Frame,
+    AmqpFrame,
     FrameCutter,
     FrameFault,
     content_header,
@@ -76,7 +76,7 @@ class AmqpConnection(asyncio.Protocol):
         self._handshake: Handshake | None = None
         self._cutter: FrameCutter | None = None
         self._start = b""
-        self._frames: deque[Frame] = deque()
+        self._frames: deque[AmqpFrame] = deque()
         self._busy: asyncio.Task[None] | None = None
         self._contents: dict[int, Content] = {}
         self._closing = False
@@ -240,7 +240,7 @@ class AmqpConnection(asyncio.Protocol):
     def _end_channel_soon(self, channel: Channel) -> None:
         self.server.spawn(channel.close())
 
-    def _handle(self, frame: Frame) -> Awaitable[None] | None:
+    def _handle(self, frame: AmqpFrame) -> Awaitable[None] | None:
         if self._closing and not (frame.kind == METHOD and frame.channel == 0):
             return None
         if frame.kind == HEARTBEAT:
@@ -318,7 +318,7 @@ class AmqpConnection(asyncio.Protocol):
         if answer:
             self.write(method_frame(channel.number, encode_method("channel.close-ok")))
 
-    def _content(self, frame: Frame) -> Awaitable[None] | None:
+    def _content(self, frame: AmqpFrame) -> Awaitable[None] | None:
         channel = self.channels.get(frame.channel)
         if channel is not None and channel.closing:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog import errors
-from tidelog.gateways.amqp.topology.model import Queue
+from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.logs import SparingLog
 
 if TYPE_CHECKING:
@@ -24,25 +24,25 @@ AGAIN_S = 0.2
 
 
 class DeliveryChannel(Protocol):
-    def credit(self, consumer: Consumer) -> int:
+    def credit(self, consumer: QueueConsumer) -> int:
         """How many messages the consumer may be given now; 0: none before `changed` of the consumer is set."""
         ...
 
-    def deliver(self, consumer: Consumer, delivery: Delivery) -> None: ...
+    def deliver(self, consumer: QueueConsumer, delivery: Delivery) -> None: ...
     async def delivered(self, size: int) -> None:
         """So many bytes were handed out: waits while the client does not read them, or its quota is used up."""
         ...
 
-    def consumer_ended(self, consumer: Consumer) -> None:
+    def consumer_ended(self, consumer: QueueConsumer) -> None:
         """The queue is gone."""
         ...
 
 
-class Consumer:
+class QueueConsumer:
     def __init__(
         self,
         tag: str,
-        queue: Queue,
+        queue: AmqpQueue,
         session: QueueSession,
         channel: DeliveryChannel,
         *,
@@ -69,11 +69,7 @@ class Consumer:
 
     async def _run(self) -> None:
         while True:
-            self.changed.clear()
-            credit = self._channel.credit(self)
-            if credit <= 0:
-                await self.changed.wait()
-                continue
+            credit = await self._credit()
             try:
                 taken = await self.session.acquire(min(credit, ACQUIRED_AT_ONCE), wait_ms=WAIT_MS)
             except (errors.UnknownTopicOrPartition, errors.UnknownTopicId):
@@ -83,13 +79,30 @@ class Consumer:
                 sparing.warning(self.queue.topic, "consumer of queue %s: %s", self.queue.name, problem)
                 await asyncio.sleep(AGAIN_S)
                 continue
-            size = 0
+            await self._deliver(taken)
+
+    async def _credit(self) -> int:
+        while (credit := self._channel.credit(self)) <= 0:
+            self.changed.clear()
+            await self.changed.wait()
+        return credit
+
+    async def _deliver(self, taken: list[Delivery]) -> None:
+        """Other consumers may have used up the credit of the channel meanwhile."""
+        size = done = 0
+        try:
             for delivery in taken:
+                await self._credit()
                 self._channel.deliver(self, delivery)
                 size += len(delivery.value or b"")
-            if self.no_ack and taken:
-                self._settled(self.session.acknowledge([delivery.position for delivery in taken]))
-            await self._channel.delivered(size)
+                done += 1
+        finally:
+            positions = [delivery.position for delivery in taken]
+            if done < len(taken):
+                self._settled(self.session.release(positions[done:]))
+            if self.no_ack and done:
+                self._settled(self.session.acknowledge(positions[:done]))
+        await self._channel.delivered(size)
 
     async def queue_deleted(self) -> None:
         await self.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from tidelog import __version__
+import tidelog
 from tidelog.gateways.amqp.login import MECHANISMS, LoginRefused, log_in
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault, not_allowed
 from tidelog.gateways.amqp.services import CHANNELS_MAX, FRAME_BYTES_MAX, HEARTBEAT_S
@@ -48,7 +48,7 @@ class Handshake:
             "capabilities": dict.fromkeys(CAPABILITIES, True),
             "cluster_name": self._connection.services.cluster_name,
             "product": "Tidelog",
-            "version": __version__,
+            "version": tidelog.__version__,
             "platform": "Python",
         }
         self._send(

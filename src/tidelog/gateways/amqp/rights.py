@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidelog.broker.gate import Gate
 from tidelog.broker.session import Session
 from tidelog.gateways.amqp.replies import access_refused
-from tidelog.gateways.amqp.topology.model import Queue, topic_of
+from tidelog.gateways.amqp.topology.model import AmqpQueue, topic_of
 from tidelog.wire.acls import AclOperation, AclResourceType
 
 CONFIGURE, DELETE, WRITE, READ = (
@@ -27,7 +27,7 @@ class Rights:
         self._vhost = vhost
         self._tenant = tenant
 
-    def check_queue(self, operation: AclOperation, name: str, queue: Queue | None = None) -> None:
+    def check_queue(self, operation: AclOperation, name: str, queue: AmqpQueue | None = None) -> None:
         """`queue`: as it was declared, if it was."""
         topic = topic_of(name, self._tenant) if queue is None else queue.topic
         self._check(operation, topic, "queue", name)
@@ -37,7 +37,7 @@ class Rights:
             operation, topic_of(name or "amq.default", self._tenant), "exchange", name or "amq.default"
         )
 
-    def may_store(self, queue: Queue) -> bool:
+    def may_store(self, queue: AmqpQueue) -> bool:
         """False when the tenant of the queue has no room left."""
         return not self._gate.is_full(queue.topic)
 

@@ -19,7 +19,7 @@ from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault
 from tidelog.gateways.amqp.services import AmqpServices
 from tidelog.gateways.amqp.topology.declarations import Declarations
-from tidelog.gateways.amqp.topology.model import Queue
+from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.topology.store import TopologyStore
 from tidelog.gateways.http.tls import NewestContext
 from tidelog.logs import SparingLog
@@ -172,19 +172,19 @@ class AmqpServer:
 
     # Queues
 
-    async def delete_queue(self, vhost: str, queue: Queue) -> None:
+    async def delete_queue(self, vhost: str, queue: AmqpQueue) -> None:
         consumers = list(self._services.consumers.of(vhost, queue.name))
         await self._services.declarations.delete_queue(vhost, queue)
         for consumer in consumers:
             await consumer.queue_deleted()
 
-    async def consumer_left(self, vhost: str, queue: Queue) -> None:
+    async def consumer_left(self, vhost: str, queue: AmqpQueue) -> None:
         """An auto-delete queue ends with its last consumer."""
         current = self._services.topology.vhost(vhost).queues.get(queue.name)
         if current == queue and queue.auto_delete and not self._services.consumers.of(vhost, queue.name):
             await self._delete(vhost, queue)
 
-    async def _delete(self, vhost: str, queue: Queue) -> None:
+    async def _delete(self, vhost: str, queue: AmqpQueue) -> None:
         try:
             await self.delete_queue(vhost, queue)
         except (AmqpError, Exception) as problem:

@@ -11,7 +11,7 @@ from tidelog.gateways.amqp.topology.store import TopologyStore
 
 if TYPE_CHECKING:
     from tidelog.gateways.amqp.connection import AmqpConnection
-    from tidelog.gateways.amqp.consumer import Consumer
+    from tidelog.gateways.amqp.consumer import QueueConsumer
 
 FRAME_BYTES_MAX = 131_072
 CHANNELS_MAX = 2047
@@ -23,15 +23,15 @@ class QueueConsumers:
     """The consumers on this broker, by virtual host and queue."""
 
     def __init__(self) -> None:
-        self._by_queue: dict[tuple[str, str], list[Consumer]] = {}
+        self._by_queue: dict[tuple[str, str], list[QueueConsumer]] = {}
 
-    def of(self, vhost: str, queue: str) -> list[Consumer]:
+    def of(self, vhost: str, queue: str) -> list[QueueConsumer]:
         return self._by_queue.get((vhost, queue), [])
 
-    def add(self, vhost: str, queue: str, consumer: Consumer) -> None:
+    def add(self, vhost: str, queue: str, consumer: QueueConsumer) -> None:
         self._by_queue.setdefault((vhost, queue), []).append(consumer)
 
-    def remove(self, vhost: str, queue: str, consumer: Consumer) -> None:
+    def remove(self, vhost: str, queue: str, consumer: QueueConsumer) -> None:
         consumers = self._by_queue.get((vhost, queue), [])
         if consumer in consumers:
             consumers.remove(consumer)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidelog import errors
 from tidelog.gateways.amqp.channel import Channel
-from tidelog.gateways.amqp.consumer import Consumer
+from tidelog.gateways.amqp.consumer import QueueConsumer
 from tidelog.gateways.amqp.message import message_of_record
 from tidelog.gateways.amqp.methods.queue import named
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, not_allowed, not_found
@@ -41,7 +41,7 @@ def consume(channel: Channel, fields: Fields) -> None:
         session = services.broker.queues.session(queue.topic, queue.topic)
     except errors.UnknownTopicOrPartition:
         raise not_found("queue", queue.name, declarer.vhost) from None
-    consumer = Consumer(
+    consumer = QueueConsumer(
         tag,
         queue,
         session,

@@ -8,7 +8,7 @@ from tidelog.gateways.amqp.channel import Channel
 from tidelog.gateways.amqp.replies import access_refused
 from tidelog.gateways.amqp.rights import CONFIGURE, DELETE, READ, WRITE
 from tidelog.gateways.amqp.topology.checks import DEFAULT_EXCHANGE
-from tidelog.gateways.amqp.topology.model import EXCHANGE, Binding, Exchange
+from tidelog.gateways.amqp.topology.model import EXCHANGE, AmqpExchange, Binding
 from tidelog.gateways.amqp.topology.vhost import ALTERNATE
 
 Fields = dict[str, Any]
@@ -26,7 +26,7 @@ async def declare(channel: Channel, fields: Fields) -> None:
         if isinstance(alternate, str):
             channel.rights.check_exchange(READ, name)
             channel.rights.check_exchange(WRITE, alternate)
-        exchange = Exchange(
+        exchange = AmqpExchange(
             name,
             fields["type"],
             fields["durable"],

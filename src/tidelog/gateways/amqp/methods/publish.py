@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from tidelog import errors
-from tidelog.gateways.amqp.channel import Channel, Transaction, sparing
+from tidelog.gateways.amqp.channel import Channel, ChannelTransaction, sparing
 from tidelog.gateways.amqp.confirms import Confirms
 from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, precondition_failed
 from tidelog.gateways.amqp.rights import WRITE
 from tidelog.gateways.amqp.services import BODY_BYTES_MAX
-from tidelog.gateways.amqp.topology.model import Queue
+from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.wire.properties import decode_properties
 from tidelog.queues.message import Published, QueueMessage
 
@@ -130,7 +130,7 @@ def _store(channel: Channel, message: AmqpMessage, mandatory: bool) -> list[asyn
     return [_append(channel, message, queue) for queue in queues]
 
 
-def _append(channel: Channel, message: AmqpMessage, queue: Queue) -> asyncio.Future[Published]:
+def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio.Future[Published]:
     record = QueueMessage(message.body, headers=headers_of_record(message, queue.name))
     if not channel.rights.may_store(queue):
         refused: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
@@ -178,11 +178,11 @@ def tx_select(channel: Channel, fields: Fields) -> None:
     if channel.confirms is not None:
         raise precondition_failed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction()
+        channel.transaction = ChannelTransaction()
     channel.send("tx.select-ok")
 
 
-def _transaction(channel: Channel) -> Transaction:
+def _transaction(channel: Channel) -> ChannelTransaction:
     if channel.transaction is None:
         raise precondition_failed("channel is not transactional")
     return channel.transaction
@@ -190,7 +190,7 @@ def _transaction(channel: Channel) -> Transaction:
 
 async def tx_commit(channel: Channel, fields: Fields) -> None:
     transaction = _transaction(channel)
-    channel.transaction = Transaction()
+    channel.transaction = ChannelTransaction()
     stored = [
         future
         for message, mandatory in transaction.messages
@@ -210,7 +210,7 @@ async def tx_commit(channel: Channel, fields: Fields) -> None:
 
 def tx_rollback(channel: Channel, fields: Fields) -> None:
     transaction = _transaction(channel)
-    channel.transaction = Transaction()
+    channel.transaction = ChannelTransaction()
     for taken, _ in transaction.settlements:
         channel.unacknowledged |= taken
     channel.unacknowledged = dict(sorted(channel.unacknowledged.items()))

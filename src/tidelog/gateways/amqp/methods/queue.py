@@ -8,7 +8,7 @@ from tidelog.gateways.amqp.channel import Channel
 from tidelog.gateways.amqp.replies import not_found, precondition_failed
 from tidelog.gateways.amqp.rights import CONFIGURE, DELETE, READ, WRITE
 from tidelog.gateways.amqp.topology.checks import check_access
-from tidelog.gateways.amqp.topology.model import QUEUE, Binding, Queue
+from tidelog.gateways.amqp.topology.model import QUEUE, AmqpQueue, Binding
 
 Fields = dict[str, Any]
 
@@ -30,7 +30,7 @@ async def declare(channel: Channel, fields: Fields) -> None:
         given = fields["queue"]
         name = given or declarations.new_queue_name()
         channel.rights.check_queue(CONFIGURE, name)
-        wanted = Queue(
+        wanted = AmqpQueue(
             name,
             "",
             fields["durable"],
@@ -97,7 +97,7 @@ async def delete(channel: Channel, fields: Fields) -> None:
         if fields["if_unused"] and channel.services.consumers.of(declarer.vhost, name):
             raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' in use")
         if fields["if_empty"] and count:
-            raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' is not empty")
+            raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' not empty")
         await channel.connection.server.delete_queue(declarer.vhost, queue)
     if not fields["no_wait"]:
         channel.send("queue.delete-ok", message_count=count)

@@ -11,13 +11,12 @@ from tidelog.gateways.amqp.replies import (
     precondition_failed,
     resource_locked,
 )
-from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, Exchange, Queue
+from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchange, AmqpQueue
 
 RESERVED = "amq."
 DEFAULT_EXCHANGE = "operation not permitted on the default exchange"
 QUEUE_TYPES = ("classic", "quorum")
 _PREDECLARED = frozenset(exchange.name for exchange in PREDECLARED)
-_INT_MAX = (1 << 32) - 1
 
 
 def check_exchange_name(name: str) -> None:
@@ -28,12 +27,18 @@ def check_exchange_name(name: str) -> None:
         raise access_refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
 
 
+def check_deletable(name: str, vhost: str) -> None:
+    if name and name in _PREDECLARED:
+        raise access_refused(f"deletion of system exchange '{name}' in vhost '{vhost}' not allowed")
+    check_exchange_name(name)
+
+
 def check_kind(kind: str) -> None:
     if kind not in KINDS:
         raise ConnectionFault(503, f"unknown exchange type '{kind}'")
 
 
-def check_same_exchange(current: Exchange, wanted: Exchange, vhost: str) -> None:
+def check_same_exchange(current: AmqpExchange, wanted: AmqpExchange, vhost: str) -> None:
     where = f"for exchange '{current.name}' in vhost '{vhost}'"
     for argument, new, old in (
         ("type", wanted.kind, current.kind),
@@ -50,7 +55,7 @@ def check_queue_name(name: str) -> None:
         raise access_refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
 
 
-def check_access(queue: Queue, connection: str, vhost: str) -> None:
+def check_access(queue: AmqpQueue, connection: str, vhost: str) -> None:
     """An exclusive queue is for its own connection."""
     if queue.exclusive and queue.exclusive != connection:
         raise resource_locked(
@@ -60,7 +65,7 @@ def check_access(queue: Queue, connection: str, vhost: str) -> None:
         )
 
 
-def check_same_queue(current: Queue, wanted: Queue, vhost: str) -> None:
+def check_same_queue(current: AmqpQueue, wanted: AmqpQueue, vhost: str) -> None:
     where = f"for queue '{current.name}' in vhost '{vhost}'"
     check_access(current, wanted.exclusive, vhost)
     for argument, new, old in (
@@ -73,7 +78,7 @@ def check_same_queue(current: Queue, wanted: Queue, vhost: str) -> None:
         _check_same_argument(argument, where, wanted.arguments, current.arguments)
 
 
-def check_queue_arguments(queue: Queue, vhost: str) -> None:
+def check_queue_arguments(queue: AmqpQueue, vhost: str) -> None:
     for argument, check in QUEUE_ARGUMENTS.items():
         if argument in queue.arguments:
             problem = check(queue.arguments[argument])

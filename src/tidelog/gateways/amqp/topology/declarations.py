@@ -7,7 +7,7 @@ same keys meanwhile."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog import errors
@@ -16,9 +16,9 @@ from tidelog.gateways.amqp.topology import checks
 from tidelog.gateways.amqp.topology.model import (
     EXCHANGE,
     QUEUE,
+    AmqpExchange,
+    AmqpQueue,
     Binding,
-    Exchange,
-    Queue,
     binding_key,
     encode,
     exchange_key,
@@ -26,12 +26,13 @@ from tidelog.gateways.amqp.topology.model import (
     topic_of,
 )
 from tidelog.gateways.amqp.topology.store import TopologyStore
-from tidelog.gateways.amqp.topology.vhost import VirtualHost
+from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.store import ABSENT, Compare, Delete, Put
 from tidelog.metadata.topics.plans import TopicSpec
 
 TRIES_MAX = 20
+GROUPS = "queue.groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +51,18 @@ class Declarations:
         self._controller = controller
         self._home = home
 
-    def vhost(self, declarer: Declarer) -> VirtualHost:
+    def vhost(self, declarer: Declarer) -> AmqpVhost:
         return self._topology.vhost(declarer.vhost)
 
     # Exchanges
 
-    def exchange(self, declarer: Declarer, name: str) -> Exchange:
+    def exchange(self, declarer: Declarer, name: str) -> AmqpExchange:
         exchange = self.vhost(declarer).exchanges.get(name)
         if exchange is None:
             raise not_found("exchange", name, declarer.vhost)
         return exchange
 
-    async def declare_exchange(self, declarer: Declarer, wanted: Exchange) -> None:
+    async def declare_exchange(self, declarer: Declarer, wanted: AmqpExchange) -> None:
         checks.check_kind(wanted.kind)
         key = exchange_key(declarer.vhost, wanted.name)
         for _ in range(TRIES_MAX):
@@ -75,7 +76,7 @@ class Declarations:
         raise _contended()
 
     async def delete_exchange(self, declarer: Declarer, name: str, if_unused: bool) -> None:
-        checks.check_exchange_name(name)
+        checks.check_deletable(name, declarer.vhost)
         vhost, key = self.vhost(declarer), exchange_key(declarer.vhost, name)
         for _ in range(TRIES_MAX):
             if name not in vhost.exchanges:
@@ -101,7 +102,7 @@ class Declarations:
 
     # Queues
 
-    def queue(self, declarer: Declarer, name: str) -> Queue:
+    def queue(self, declarer: Declarer, name: str) -> AmqpQueue:
         queue = self.vhost(declarer).queues.get(name)
         if queue is None:
             raise not_found("queue", name, declarer.vhost)
@@ -111,7 +112,7 @@ class Declarations:
     def new_queue_name(self) -> str:
         return f"amq.gen-{secrets.token_urlsafe(16)}"
 
-    async def declare_queue(self, declarer: Declarer, wanted: Queue, named_here: bool) -> Queue:
+    async def declare_queue(self, declarer: Declarer, wanted: AmqpQueue, named_here: bool) -> AmqpQueue:
         """`named_here`: this broker chose the name."""
         vhost, key = self.vhost(declarer), queue_key(declarer.vhost, wanted.name)
         for _ in range(TRIES_MAX):
@@ -129,20 +130,29 @@ class Declarations:
                 adopted=adopted,
                 home="" if wanted.durable and not wanted.exclusive else self._home,
             )
-            if not adopted:
+            if adopted:
+                await self._adopt_topic(topic)
+            else:
                 await self._create_topic(queue)
             if await self._topology.change([Compare(key, ABSENT)], [Put(key, encode(queue))]):
                 return queue
         raise _contended()
 
-    async def _create_topic(self, queue: Queue) -> None:
+    async def _create_topic(self, queue: AmqpQueue) -> None:
         (made,) = await self._controller.create_topics(
             [TopicSpec(queue.topic, partitions=1, configs=_configs(queue))]
         )
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise precondition_failed(f"no topic for queue '{queue.name}': {made}")
 
-    async def delete_queue(self, vhost_name: str, queue: Queue) -> bool:
+    async def _adopt_topic(self, topic: str) -> None:
+        def with_group(configs: Mapping[str, str]) -> dict[str, str]:
+            groups = [group for group in configs.get(GROUPS, "").split(",") if group and group != topic]
+            return {**configs, GROUPS: ",".join([*groups, topic])}
+
+        await self._controller.alter_topic_configs(topic, with_group)
+
+    async def delete_queue(self, vhost_name: str, queue: AmqpQueue) -> bool:
         """False when the queue is gone already."""
         vhost, key = self._topology.vhost(vhost_name), queue_key(vhost_name, queue.name)
         for _ in range(TRIES_MAX):
@@ -221,9 +231,9 @@ class Declarations:
                 await self.delete_exchange(declarer, name, if_unused=False)
 
 
-def _configs(queue: Queue) -> dict[str, str | None]:
+def _configs(queue: AmqpQueue) -> dict[str, str | None]:
     # A queue keeps what nobody has taken, for as long as that takes.
-    return {"retention.ms": "-1", "retention.bytes": "-1"}
+    return {"retention.ms": "-1", "retention.bytes": "-1", GROUPS: queue.topic}
 
 
 def _contended() -> ChannelFault:

@@ -29,7 +29,7 @@ Arguments = Mapping[str, Any]
 NO_ARGUMENTS: Arguments = {}
 
 
-class Exchange(NamedTuple):
+class AmqpExchange(NamedTuple):
     name: str
     kind: str
     durable: bool = True
@@ -38,7 +38,7 @@ class Exchange(NamedTuple):
     arguments: Arguments = NO_ARGUMENTS
 
 
-class Queue(NamedTuple):
+class AmqpQueue(NamedTuple):
     """`home`: the run of a broker with which a queue ends that is not durable; "" for the others.  `exclusive`: the
     connection that it belongs to, and ends with.  `adopted`: the topic was there before, and stays when the queue is
     deleted."""
@@ -69,7 +69,7 @@ class Binding(NamedTuple):
 
 
 PREDECLARED = tuple(
-    Exchange(name, kind)
+    AmqpExchange(name, kind)
     for name, kind in (
         ("", "direct"),
         ("amq.direct", "direct"),
@@ -117,18 +117,18 @@ def digest(routing_key: str, arguments: Arguments) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def encode(value: Exchange | Queue | Binding) -> bytes:
+def encode(value: AmqpExchange | AmqpQueue | Binding) -> bytes:
     fields = value._asdict()
     fields["arguments"] = _plain(fields["arguments"])
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def decode_exchange(value: bytes) -> Exchange:
-    return Exchange(**json.loads(value))
+def decode_exchange(value: bytes) -> AmqpExchange:
+    return AmqpExchange(**json.loads(value))
 
 
-def decode_queue(value: bytes) -> Queue:
-    return Queue(**json.loads(value))
+def decode_queue(value: bytes) -> AmqpQueue:
+    return AmqpQueue(**json.loads(value))
 
 
 def decode_binding(value: bytes) -> Binding:

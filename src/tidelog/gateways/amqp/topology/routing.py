@@ -43,29 +43,34 @@ class FanoutBindings:
         yield from self._all
 
 
-class _Node:
+class _Word:
     __slots__ = ("bindings", "next")
 
     def __init__(self) -> None:
-        self.next: dict[str, _Node] = {}
+        self.next: dict[str, _Word] = {}
         self.bindings: list[Binding] = []
+
+
+def words_of(key: str) -> list[str]:
+    """The empty key has no words."""
+    return key.split(".") if key else []
 
 
 class TopicBindings:
     """A trie of words; `*` stands for one word, `#` for any number of them."""
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self._root = _Word()
 
     def add(self, binding: Binding) -> None:
         node = self._root
-        for word in binding.routing_key.split("."):
-            node = node.next.setdefault(word, _Node())
+        for word in words_of(binding.routing_key):
+            node = node.next.setdefault(word, _Word())
         node.bindings.append(binding)
 
     def remove(self, binding: Binding) -> None:
         path = [self._root]
-        words = binding.routing_key.split(".")
+        words = words_of(binding.routing_key)
         for word in words:
             path.append(path[-1].next[word])
         path[-1].bindings.remove(binding)
@@ -76,11 +81,11 @@ class TopicBindings:
             del parent.next[word]
 
     def matching(self, routing_key: str, headers: Mapping[str, Any]) -> Iterator[Binding]:
-        words = routing_key.split(".")
+        words = words_of(routing_key)
         # Nodes after each word, each once: a pattern with many `#` would be walked in very many ways otherwise.
         nodes = _closed({id(self._root): self._root})
         for word in words:
-            after: dict[int, _Node] = {}
+            after: dict[int, _Word] = {}
             for node, stays in nodes.values():
                 if stays:
                     after[id(node)] = node
@@ -93,13 +98,13 @@ class TopicBindings:
             yield from node.bindings
 
 
-_Nodes = dict[int, tuple[_Node, bool]]
+_Words = dict[int, tuple[_Word, bool]]
 
 
-def _closed(nodes: Mapping[int, _Node], before: _Nodes | None = None) -> _Nodes:
+def _closed(nodes: Mapping[int, _Word], before: _Words | None = None) -> _Words:
     """With the nodes that a `#` reaches without a word.  True: the node is a `#` itself, and takes any further word."""
     hashes = {} if before is None else {key for key, (_, stays) in before.items() if stays}
-    reached: _Nodes = {}
+    reached: _Words = {}
     waiting = [(node, key in hashes) for key, node in nodes.items()]
     while waiting:
         node, stays = waiting.pop()

@@ -14,7 +14,7 @@ from tidelog.gateways.amqp.topology.model import (
     decode_queue,
     split_key,
 )
-from tidelog.gateways.amqp.topology.vhost import VirtualHost
+from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.metadata.store import Compacted, Compare, MetadataStore, Operation, Snapshot, Unanswered
 
 log = logging.getLogger("tidelog.amqp")
@@ -27,22 +27,22 @@ class TopologyStore:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._vhosts: dict[str, VirtualHost] = {}
+        self._vhosts: dict[str, AmqpVhost] = {}
         self._revisions: dict[str, int] = {}
         self._revision = 0
         self._moved = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations_max = store.operations_max
 
-    def vhost(self, name: str) -> VirtualHost:
+    def vhost(self, name: str) -> AmqpVhost:
         """One without anything in it but what is predeclared, if nobody has declared anything."""
         vhost = self._vhosts.get(name)
         if vhost is None:
-            vhost = self._vhosts[name] = VirtualHost(name)
+            vhost = self._vhosts[name] = AmqpVhost(name)
         return vhost
 
     @property
-    def vhosts(self) -> dict[str, VirtualHost]:
+    def vhosts(self) -> dict[str, AmqpVhost]:
         return self._vhosts
 
     def revision_of(self, key: str) -> int:

@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidelog.gateways.amqp.topology.model import EXCHANGE, PREDECLARED, QUEUE, Binding, Exchange, Queue
+from tidelog.gateways.amqp.topology.model import (
+    EXCHANGE,
+    PREDECLARED,
+    QUEUE,
+    AmqpExchange,
+    AmqpQueue,
+    Binding,
+)
 from tidelog.gateways.amqp.topology.routing import INDEXES, BindingIndex
 
 ALTERNATE = "alternate-exchange"
@@ -19,11 +26,11 @@ def no_headers() -> Mapping[str, Any]:
     return _NO_HEADERS
 
 
-class VirtualHost:
+class AmqpVhost:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.exchanges: dict[str, Exchange] = {exchange.name: exchange for exchange in PREDECLARED}
-        self.queues: dict[str, Queue] = {}
+        self.exchanges: dict[str, AmqpExchange] = {exchange.name: exchange for exchange in PREDECLARED}
+        self.queues: dict[str, AmqpQueue] = {}
         self.bindings: dict[str, Binding] = {}
         """By their keys in the metadata store."""
         self._indexes: dict[str, BindingIndex] = {}
@@ -32,7 +39,7 @@ class VirtualHost:
 
     # Changes
 
-    def put_exchange(self, exchange: Exchange) -> None:
+    def put_exchange(self, exchange: AmqpExchange) -> None:
         before = self.exchanges.get(exchange.name)
         self.exchanges[exchange.name] = exchange
         if before is None or before.kind != exchange.kind:
@@ -84,13 +91,13 @@ class VirtualHost:
     def bindings_of_destination(self, kind: str, name: str) -> dict[str, Binding]:
         return self._of_destination.get((kind, name), {})
 
-    def route(self, exchange: str, routing_key: str, headers: Headers = no_headers) -> list[Queue]:
+    def route(self, exchange: str, routing_key: str, headers: Headers = no_headers) -> list[AmqpQueue]:
         """The queues that a message goes to, each once, through exchanges bound to exchanges and alternate ones.
         `headers` is called only where an exchange looks at headers."""
         if not exchange:
             queue = self.queues.get(routing_key)
             return [] if queue is None else [queue]
-        queues: dict[str, Queue] = {}
+        queues: dict[str, AmqpQueue] = {}
         seen = {exchange}
         waiting = [exchange]
         while waiting:
@@ -113,7 +120,7 @@ class VirtualHost:
                     waiting.append(binding.destination)
         return list(queues.values())
 
-    def _routed(self, source: Exchange, routing_key: str, headers: Headers) -> list[Binding]:
+    def _routed(self, source: AmqpExchange, routing_key: str, headers: Headers) -> list[Binding]:
         if not source.name:
             queue = self.queues.get(routing_key)
             return [] if queue is None else [Binding("", QUEUE, queue.name, routing_key)]
@@ -123,4 +130,4 @@ class VirtualHost:
         return list(index.matching(routing_key, headers() if source.kind == "headers" else _NO_HEADERS))
 
 
-__all__ = ["ALTERNATE", "EXCHANGE", "QUEUE", "Headers", "VirtualHost", "no_headers"]
+__all__ = ["ALTERNATE", "EXCHANGE", "QUEUE", "AmqpVhost", "Headers", "no_headers"]

@@ -19,7 +19,7 @@ class FrameFault(ValueError):
     """The bytes are no frame: nothing after them can be understood."""
 
 
-class Frame(NamedTuple):
+class AmqpFrame(NamedTuple):
     kind: int
     channel: int
     payload: bytes
@@ -32,7 +32,7 @@ class FrameCutter:
         self.frame_bytes_max = frame_bytes_max
         self._rest = b""
 
-    def cut(self, data: bytes) -> list[Frame]:
+    def cut(self, data: bytes) -> list[AmqpFrame]:
         """The frames that are whole now; FrameFault when the bytes are none."""
         if self._rest:
             data = self._rest + data
@@ -48,7 +48,7 @@ class FrameCutter:
                 break
             if data[end] != END:
                 raise FrameFault("a frame does not end with 0xCE")
-            frames.append(Frame(kind, channel, data[at + 7 : end]))
+            frames.append(AmqpFrame(kind, channel, data[at + 7 : end]))
             at = end + 1
         self._rest = data[at:]
         return frames

@@ -1,6 +1,6 @@
 """The methods of AMQP 0-9-1 with RabbitMQ's extensions: one table, and the encoding that follows from it.  Pure.
 
-A method is its name and its fields by name.  `test_amqp_reference` makes docs/reference/amqp.md from the table."""
+A method is its name and its fields by name.  `tools/reference.py` makes docs/reference/amqp.md from the table."""
 
 from __future__ import annotations
 
