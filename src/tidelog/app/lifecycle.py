@@ -38,6 +38,7 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
+from tidelog.config.amqp import amqp_listeners
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
@@ -433,7 +434,7 @@ class Broker:
     def _bind_gateways(self, bound: Bound) -> tuple[str, int] | None:
         """The address of the HTTP port; `bound` gets the listeners of AMQP."""
         self._http = self._amqp = None
-        if self._given.amqp_listeners:
+        if amqp_listeners(self._given.listeners):
             from tidelog.gateways.amqp.server import AmqpServer
 
             self._amqp = AmqpServer()

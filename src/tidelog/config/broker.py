@@ -12,11 +12,11 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
+from tidelog.config.amqp import AMQP_PROTOCOLS, kafka_listeners
 from tidelog.config.applicability import known_settings, settings_without_effect, without_controllers
 from tidelog.config.group_bounds import check_group_bounds
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
-    AMQP_PROTOCOLS,
     HTTP_SERVICE,
     PREFIX,
     ListenerSecurity,
@@ -343,19 +343,7 @@ class BrokerConfig:
             return self.inter_broker_listener_name.upper()
         protocol = self.security_inter_broker_protocol
         fitting = [name for name, security in self.security.items() if security.protocol == protocol]
-        return fitting[0] if fitting else self.kafka_listeners[0].name
-
-    @property
-    def kafka_listeners(self) -> tuple[Listener, ...]:
-        return tuple(listener for listener in self.listeners if listener.name not in AMQP_PROTOCOLS)
-
-    @property
-    def amqp_listeners(self) -> tuple[Listener, ...]:
-        return tuple(listener for listener in self.listeners if listener.name in AMQP_PROTOCOLS)
-
-    def amqp_logs_in(self, listener: str) -> bool:
-        """Whether clients of an AMQP listener need a password that is right."""
-        return self.authorizes or "PLAIN" in self.security[listener].jaas
+        return fitting[0] if fitting else kafka_listeners(self.listeners)[0].name
 
     @property
     def metadata_address(self) -> EtcdAddress | SocketAddress | None:
@@ -363,7 +351,7 @@ class BrokerConfig:
         return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
 
     def _check(self) -> None:
-        if not self.kafka_listeners:
+        if not kafka_listeners(self.listeners):
             raise InvalidConfig(
                 "listeners has none for Kafka: a broker needs an address for clients and other brokers"
             )

@@ -14,9 +14,6 @@ from tidelog.config.setting import Setting, Value
 from tidelog.errors import InvalidConfig
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-AMQP, AMQPS = AMQP_PROTOCOLS = ("AMQP", "AMQPS")
-"""Protocols of listeners of these names.  Their clients log in with SASL in any case; whether the login counts is said by
-`BrokerConfig.amqp_logs_in`."""
 MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PREFIX = "listener.name."
 HTTP_SERVICE = "HTTP/"
@@ -83,11 +80,11 @@ class ListenerSecurity:
 
     @property
     def encrypts(self) -> bool:
-        return self.protocol.endswith("SSL") or self.protocol == AMQPS
+        return self.protocol.endswith("SSL") or self.protocol == "AMQPS"
 
     @property
     def of_amqp(self) -> bool:
-        return self.protocol in AMQP_PROTOCOLS
+        return self.protocol in ("AMQP", "AMQPS")
 
     @property
     def has_login(self) -> bool:

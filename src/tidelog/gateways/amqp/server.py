@@ -15,6 +15,7 @@ from uuid import UUID
 from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.config import BrokerConfig
+from tidelog.config.amqp import amqp_listeners, amqp_logs_in
 from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault
 from tidelog.gateways.amqp.services import AmqpServices
@@ -50,7 +51,7 @@ class AmqpServer:
     def bind(self, config: Callable[[], BrokerConfig]) -> dict[str, tuple[str, int]]:
         """Takes the ports: listener name -> (host, real port)."""
         bound = {}
-        for listener in config().amqp_listeners:
+        for listener in amqp_listeners(config().listeners):
             if config().security[listener.name].encrypts:
                 files = TlsContext(lambda name=listener.name: config().security[name].tls)  # type: ignore[misc]
                 files.get()  # a certificate that cannot be read stops the start
@@ -147,7 +148,7 @@ class AmqpServer:
         return True
 
     def logs_in(self, listener: str) -> bool:
-        return self._config.amqp_logs_in(listener)
+        return amqp_logs_in(self._config, listener)
 
     @property
     def connections(self) -> list[AmqpConnection]:
