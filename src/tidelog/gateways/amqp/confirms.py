@@ -36,20 +36,20 @@ class Confirms:
 
     def take(self) -> list[Confirmation]:
         """What is settled and was not told yet: one for all that are settled in order, then single ones."""
-        told = []
+        confirmations = []
         last, count = 0, 0
         for tag, queues in self._waiting.items():
             if queues or tag in self._failed:
                 break
             last, count = tag, count + 1
         if count:
-            told.append(Confirmation(last, count > 1, True))
+            confirmations.append(Confirmation(last, count > 1, True))
         settled = [tag for tag, queues in self._waiting.items() if not queues]
         for tag in settled:
             del self._waiting[tag]
             if tag in self._failed:
                 self._failed.discard(tag)
-                told.append(Confirmation(tag, False, False))
+                confirmations.append(Confirmation(tag, False, False))
             elif tag > last:
-                told.append(Confirmation(tag, False, True))
-        return told
+                confirmations.append(Confirmation(tag, False, True))
+        return confirmations

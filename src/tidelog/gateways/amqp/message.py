@@ -124,14 +124,14 @@ def properties_of_headers(headers: RecordHeaders) -> Properties:
         if name == HEADERS:
             whole = _table(content)
             continue
-        known = _BY_HEADER.get(name)
-        if known is None:
+        own_property = _BY_HEADER.get(name)
+        if own_property is None:
             if len(name.encode()) <= 255:
                 table[name] = _value(content)
             continue
-        value = _property(_decoded(content), known[1])
+        value = _property(_decoded(content), own_property[1])
         if value is not None:
-            properties[known[0]] = value
+            properties[own_property[0]] = value
     if whole is not None:
         properties["headers"] = {**table, **whole} if KEY in table else whole
     elif table:

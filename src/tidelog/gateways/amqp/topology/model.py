@@ -108,8 +108,8 @@ def queue_key(vhost: str, name: str) -> str:
 
 def binding_key(vhost: str, binding: Binding) -> str:
     source, destination = quote(binding.source, safe=""), quote(binding.destination, safe="")
-    what = digest(binding.routing_key, binding.arguments)
-    return f"{vhost_prefix(vhost)}binding/{source}/{binding.kind}/{destination}/{what}"
+    suffix = digest(binding.routing_key, binding.arguments)
+    return f"{vhost_prefix(vhost)}binding/{source}/{binding.kind}/{destination}/{suffix}"
 
 
 def digest(routing_key: str, arguments: Arguments) -> str:

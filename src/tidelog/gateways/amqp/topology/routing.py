@@ -108,8 +108,8 @@ def _closed(nodes: Mapping[int, _Word], before: _Words | None = None) -> _Words:
     waiting = [(node, key in hashes) for key, node in nodes.items()]
     while waiting:
         node, stays = waiting.pop()
-        known = reached.get(id(node))
-        if known is not None and (known[1] or not stays):
+        before_now = reached.get(id(node))
+        if before_now is not None and (before_now[1] or not stays):
             continue
         reached[id(node)] = node, stays
         child = node.next.get("#")

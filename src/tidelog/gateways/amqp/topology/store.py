@@ -53,7 +53,7 @@ class TopologyStore:
         """False when a comparison did not hold.  Returns once this broker has applied the change, or what was there."""
         revision = await self._store.txn(compare, then)
         if revision is None:
-            while all(self.revision_of(key) == known for key, known in compare):
+            while all(self.revision_of(key) == revision for key, revision in compare):
                 await self._wait()
             return False
         while self._revision < revision:
