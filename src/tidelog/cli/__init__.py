@@ -16,6 +16,7 @@ COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
     "dev": ("tidelog.cli.dev.command:dev", "Run a cluster of several brokers on this machine."),
     "metadata": ("tidelog.cli.metadata:metadata", "Serve the metadata of brokers on one machine."),
+    "profile": ("tidelog.cli.connection.profiles:profile", "Keep addresses and log-ins under a name."),
     "topics": ("tidelog.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "Show and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.records.produce:produce", "Write lines from standard input to a topic."),
@@ -85,9 +86,13 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP sets the broker to connect to, "
-    "TIDELOG_REGISTRY the schema registry.",
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "auto_envvar_prefix": "TIDELOG",
+    },
+    epilog="Every command has --help with examples.  Every option can be a variable: TIDELOG_BOOTSTRAP and others "
+    "that help texts name, and TIDELOG_COMMAND_OPTION for the rest (TIDELOG_TOPICS_CREATE_PARTITIONS).",
 )
 @click.version_option(tidelog.__version__, message="tidelog %(version)s")
 def cli() -> None:

@@ -25,6 +25,7 @@ OFFLINE = (
     "model fit",
     "model queue",
     *(f"pipeline {one}" for one in ("list", "restart", "status", "stop")),
+    *(f"profile {one}" for one in ("create", "delete", "list", "show", "use")),
 )
 # They ask the schema registry, over HTTP.
 REGISTRY = tuple(one for one in NAMES if one.startswith("schemas "))
@@ -42,6 +43,11 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "serve",
         "dev restart",
         "metadata serve",
+        "profile create",
+        "profile delete",
+        "profile list",
+        "profile show",
+        "profile use",
         "topics alter",
         "topics create",
         "topics delete",
