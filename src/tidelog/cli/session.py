@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,9 +14,11 @@ import click
 from tidelog.cli.connection.command_config import ClientLogin
 from tidelog.cli.connection.options import (
     BOOTSTRAP,
+    Connection,
     Finite,
     bootstrap_option,
     connection_options,
+    other_connection,
     take_connection,
 )
 
@@ -63,6 +65,12 @@ class CommandSession:
             connect_timeout_ms=self.connect_timeout_ms,
             security=self.security,
         )
+
+    def other(self, bootstrap: str | None, profile: str | None) -> CommandSession:
+        """For a second cluster: of a profile, or at an address, where the log-in is that of the first one."""
+        here = Connection(self.bootstrap, "", self.timeout_ms, self.json, self.login)
+        there = other_connection(here, bootstrap, profile)
+        return replace(self, bootstrap=there.bootstrap, security=there.login.security(), login=there.login)
 
 
 class Failure(click.ClickException):

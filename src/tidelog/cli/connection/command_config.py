@@ -101,7 +101,7 @@ class ClientLogin:
         if self.tls is None and not self.settings:
             return of_file
         # The file may use another of the names that mean the same, or name a user in a JAAS entry.
-        hidden = {name for names in _SAME for name in names if any(one in self.settings for one in names)}
+        hidden = {name for names in _SAME if any(same in self.settings for same in names) for name in names}
         merged = {name: value for name, value in of_file.items() if name not in hidden} | dict(self.settings)
         protocol = of_file.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:

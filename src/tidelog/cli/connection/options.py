@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,7 +53,7 @@ def shared_option(*names: str, about: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, envvar=variable, show_envvar=True, help=about, **settings)
 
 
-def _check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> str:
     from tidelog.client.cluster.addresses import parse_addresses
 
     try:
@@ -71,7 +71,7 @@ bootstrap_option = shared_option(
     default=BOOTSTRAP,
     show_default=True,
     metavar="HOST:PORT[,...]",
-    callback=_check_bootstrap,
+    callback=check_bootstrap,
 )
 registry_option = shared_option(
     "--registry",
@@ -166,7 +166,7 @@ def take_connection(kwargs: dict[str, Any]) -> Connection:
             if name in kwargs and name in profile.options and _is_default(context, name):
                 kwargs[name] = profile.options[name]
         if "bootstrap" in kwargs:
-            _check_bootstrap(context, context.command.params[0], kwargs["bootstrap"])
+            check_bootstrap(context, context.command.params[0], kwargs["bootstrap"])
     registry = kwargs.get("registry", REGISTRY) if "bootstrap" in kwargs else kwargs.pop("registry")
     kwargs.pop("profile")
     timeout, as_json = kwargs.pop("timeout"), kwargs.pop("as_json")
@@ -185,6 +185,39 @@ def profile_of(context: click.Context) -> Profile | None:
         return None
     in_use = chosen_profile(None)
     return in_use if in_use is not None and address in in_use.options else None
+
+
+def other_cluster_options(command: F) -> F:
+    """Adds --to and --to-profile, for `CommandSession.other`."""
+    for option in (
+        click.option(
+            "--to-profile", metavar="NAME", help="The other cluster, with its log-in, from a profile."
+        ),
+        click.option(
+            "--to",
+            callback=lambda context, option, value: (
+                None if value is None else check_bootstrap(context, option, value)
+            ),
+            metavar="HOST:PORT[,...]",
+            help="Brokers of the other cluster, with the log-in of this one.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def other_connection(here: Connection, bootstrap: str | None, profile_name: str | None) -> Connection:
+    """A second cluster: of a profile, or at an address with the log-in of the first one."""
+    if profile_name is None:
+        return here if bootstrap is None else replace(here, bootstrap=bootstrap)
+    profile = chosen_profile(profile_name)
+    assert profile is not None
+    options: dict[str, Any] = dict.fromkeys(KEPT) | {"sasl_password_file": None} | dict(profile.options)
+    return replace(
+        here,
+        bootstrap=bootstrap or options["bootstrap"] or BOOTSTRAP,
+        login=_take_login(options, profile),
+    )
 
 
 def _is_default(context: click.Context, name: str) -> bool:
@@ -207,9 +240,9 @@ def _take_login(kwargs: dict[str, Any], profile: Profile | None) -> ClientLogin:
     if password_file is not None and user is None:
         raise click.UsageError("--sasl-password-file needs --sasl-user.")
     if user is not None:
-        known = profile.password if profile is not None and profile.options.get("sasl_user") == user else None
+        kept = profile.password if profile is not None and profile.options.get("sasl_user") == user else None
         settings["sasl.username"] = user
-        settings["sasl.password"] = password_of(user, password_file, known)
+        settings["sasl.password"] = password_of(user, password_file, kept)
     if mechanism is not None or user is not None:
         settings["sasl.mechanism"] = (mechanism or MECHANISM).upper()
     if tls is False and any(name.startswith("ssl.") for name in settings):
@@ -217,13 +250,13 @@ def _take_login(kwargs: dict[str, Any], profile: Profile | None) -> ClientLogin:
     return ClientLogin(None if file is None else Path(file), tls, settings)
 
 
-def password_of(user: str, file: Path | None, known: str | None) -> str:
+def password_of(user: str, file: Path | None, kept: str | None) -> str:
     """From the file, the variable, the profile or a prompt; UsageError when there is none."""
     from tidelog.cli.security.passwords import read_password_file
 
     if file is not None:
         return read_password_file(file)
-    password = os.environ.get(PASSWORD) or known
+    password = os.environ.get(PASSWORD) or kept
     completing = click.get_current_context().resilient_parsing
     if password is None and not completing and sys.stdin is not None and sys.stdin.isatty():
         password = str(click.prompt(f"Password for {user}", hide_input=True, err=True))

@@ -41,15 +41,15 @@ class Profiles:
 
     def named(self, name: str) -> Profile:
         if name not in self.by_name:
-            known = ", ".join(sorted(self.by_name)) or "none yet"
-            raise click.UsageError(f"There is no profile {name!r}; there are: {known}.")
+            names = ", ".join(sorted(self.by_name)) or "none yet"
+            raise click.UsageError(f"There is no profile {name!r}; there are: {names}.")
         return self.by_name[name]
 
     def with_profile(self, profile: Profile) -> Profiles:
         return replace(self, by_name={**self.by_name, profile.name: profile})
 
     def without(self, name: str) -> Profiles:
-        rest = {known: profile for known, profile in self.by_name.items() if known != name}
+        rest = {other: profile for other, profile in self.by_name.items() if other != name}
         return Profiles(rest, None if self.in_use == name else self.in_use)
 
 

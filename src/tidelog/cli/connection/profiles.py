@@ -100,13 +100,13 @@ def list_(as_json: bool) -> None:
         return
     rows = [
         (
-            one["name"],
-            "yes" if one["in_use"] else "",
-            one["options"].get("bootstrap"),
-            one["options"].get("registry"),
-            one["options"].get("sasl-user"),
+            fields["name"],
+            "yes" if fields["in_use"] else "",
+            fields["options"].get("bootstrap"),
+            fields["options"].get("registry"),
+            fields["options"].get("sasl-user"),
         )
-        for one in shown
+        for fields in shown
     ]
     print_table(("NAME", "IN USE", "BOOTSTRAP", "REGISTRY", "USER"), rows)
 
@@ -129,11 +129,11 @@ def show(name: str | None, as_json: bool) -> None:
     if chosen is None:
         raise click.UsageError("No profile is in use: name one, or tidelog profile use NAME.")
     profiles.named(chosen)
-    told = _json(profiles, chosen)
+    fields = _json(profiles, chosen)
     if as_json:
-        print_json(told)
+        print_json(fields)
         return
-    rows = [*told["options"].items()] + ([("password", "kept")] if told["password"] else [])
+    rows = [*fields["options"].items()] + ([("password", "kept")] if fields["password"] else [])
     print_table(("OPTION", "VALUE"), rows)
 
 
