@@ -58,6 +58,7 @@ from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.store import MetadataStore
+from tidelog.queues.service import Queues
 from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.directory_failure import DirectoryFailure
@@ -171,6 +172,7 @@ class Broker:
         self._undo.push_async_callback(self._partitions.stop)
         self._undo.push_async_callback(self._share_shards.stop)
         self._undo.push_async_callback(self._shares.stop)
+        self._undo.push_async_callback(self._queues.stop)
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
@@ -213,6 +215,7 @@ class Broker:
             http=http_address(given, http, endpoints),
             home=self._dirs.home_id,
             incarnation=f"{around.random.getrandbits(64):x}",
+            machine=given.tidelog_machine or None,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
@@ -262,6 +265,9 @@ class Broker:
         persister = ClusterPersister(node, controller, self._share_shards, peers)
         self._shares = SharePartitions(controller, self._partitions, persister, self._elsewhere, clock)
         self._share_groups = ShareGroups(self._groups, self._shares, persister)
+        self._queues = Queues(
+            controller, self._partitions, self._shares, persister, self._elsewhere, peers, self._around.random
+        )
         self._group_offsets = OffsetCoordinator(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
@@ -408,6 +414,7 @@ class Broker:
             share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._elsewhere),
             share_shards=self._share_shards,
             shares=self._shares,
+            queues=self._queues,
             group_directory=GroupDirectory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
             counters=BrokerCounters(self._given.tidelog_metrics_clients_max),

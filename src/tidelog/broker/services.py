@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image.image import Image
     from tidelog.metadata.producer_ids import ProducerIdAllocator
+    from tidelog.queues.service import Queues
     from tidelog.registry.coordinator import SchemaRegistry
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
@@ -68,6 +69,7 @@ class Services:
     share_offsets: ShareOffsets
     share_shards: ShareStateCoordinator
     shares: SharePartitions
+    queues: Queues
     in_sync: InSync
     outbound: Throttle  # of what followers that are behind are sent
     transactions: TransactionCoordinator
