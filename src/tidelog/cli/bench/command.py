@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tidelog.cli.bench.load import Measured, Records, Writing, bench_topic, read, round_trip, write
+from tidelog.cli.bench.load import LoadFigures, Records, Writing, bench_topic, read, round_trip, write
 from tidelog.cli.completion import complete_topics
 from tidelog.cli.output import bytes_text, print_json, print_table
 from tidelog.cli.session import CommandSession, Finite, broker_options, command_help, run
@@ -142,7 +142,7 @@ def produce(
     size: int,
     **writing: Any,
 ) -> None:
-    async def measure() -> Measured:
+    async def measure() -> LoadFigures:
         async with bench_topic(session, topic, partitions, replication_factor) as target:
             return await write(session, target, *_load(records, size, writing))
 
@@ -171,7 +171,7 @@ def consume(
     records: int,
     size: int,
 ) -> None:
-    async def measure() -> Measured:
+    async def measure() -> LoadFigures:
         async with bench_topic(session, topic, partitions, replication_factor) as source:
             if topic is None:
                 await write(session, source, Records(records, size, 0), Writing("all", "none", 5, 65_536))
@@ -205,7 +205,7 @@ def latency(
     size: int,
     **writing: Any,
 ) -> None:
-    async def measure() -> Measured:
+    async def measure() -> LoadFigures:
         async with bench_topic(session, topic, partitions, replication_factor) as target:
             return await round_trip(session, target, *_load(records, size, writing))
 
@@ -217,7 +217,7 @@ def _load(records: int, size: int, writing: dict[str, Any]) -> tuple[Records, Wr
     return Records(records, size, writing["rate"]), how
 
 
-def _show(session: CommandSession, measured: Measured) -> None:
+def _show(session: CommandSession, measured: LoadFigures) -> None:
     seconds = measured.seconds or 1e-9
     latency = measured.latencies.figures()
     figures = {

@@ -46,7 +46,7 @@ class Writing(NamedTuple):
 
 
 @dataclass(slots=True)
-class Measured:
+class LoadFigures:
     records: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -91,8 +91,8 @@ async def bench_topic(
             await admin.delete_topics([own])
 
 
-async def write(session: CommandSession, topic: str, records: Records, writing: Writing) -> Measured:
-    measured = Measured()
+async def write(session: CommandSession, topic: str, records: Records, writing: Writing) -> LoadFigures:
+    measured = LoadFigures()
     value = _value(records.size)
     progress = ProgressMeter("record", records.total)
     async with _producer(session, writing, records.size) as producer:
@@ -114,9 +114,9 @@ async def write(session: CommandSession, topic: str, records: Records, writing: 
     return measured
 
 
-async def read(session: CommandSession, topic: str, records_max: int) -> Measured:
+async def read(session: CommandSession, topic: str, records_max: int) -> LoadFigures:
     """From the beginning to the present end, or until `records_max`."""
-    measured = Measured()
+    measured = LoadFigures()
     async with _consumer(session) as consumer:
         chosen = await _assigned(consumer, topic)
         begins, ends = await consumer.beginning_offsets(chosen), await consumer.end_offsets(chosen)
@@ -135,10 +135,10 @@ async def read(session: CommandSession, topic: str, records_max: int) -> Measure
     return measured
 
 
-async def round_trip(session: CommandSession, topic: str, records: Records, writing: Writing) -> Measured:
+async def round_trip(session: CommandSession, topic: str, records: Records, writing: Writing) -> LoadFigures:
     """Each record's way from `send` to the consumer that reads it, both in this process, so one clock counts."""
-    measured = Measured()
-    written = Measured()
+    measured = LoadFigures()
+    written = LoadFigures()
     mark = uuid.uuid4().bytes
     progress = ProgressMeter("record", records.total)
     async with _producer(session, writing, records.size) as producer, _consumer(session) as consumer:
