@@ -15,7 +15,7 @@ from tidelog.cli.session import CommandSession, broker_options, command_help, ru
 
 
 @dataclass(frozen=True, slots=True)
-class TopicShape:
+class ComparedTopic:
     """What is compared; `settings`: as they are in force, whoever set them."""
 
     partitions: int
@@ -30,7 +30,7 @@ class Difference(NamedTuple):
     there: str | int | None
 
 
-def differences(here: Mapping[str, TopicShape], there: Mapping[str, TopicShape]) -> list[Difference]:
+def differences(here: Mapping[str, ComparedTopic], there: Mapping[str, ComparedTopic]) -> list[Difference]:
     """Pure.  A setting that only one of two clusters knows is none."""
     result = []
     for name in sorted(here.keys() | there.keys()):
@@ -95,7 +95,7 @@ def diff(
 
 async def _shapes(
     session: CommandSession, patterns: tuple[str, ...], internal: bool
-) -> dict[str, TopicShape]:
+) -> dict[str, ComparedTopic]:
     from tidelog.aio import ConfigResource
 
     async with session.admin() as admin:
@@ -107,7 +107,7 @@ async def _shapes(
         resources = [ConfigResource("topic", topic.name) for topic in topics]
         entries: Any = await admin.describe_configs(resources) if resources else {}
     return {
-        topic.name: TopicShape(
+        topic.name: ComparedTopic(
             len(topic.partitions),
             max((len(partition.replicas) for partition in topic.partitions), default=0),
             {entry.name: entry.value for entry in entries[ConfigResource("topic", topic.name)]},
