@@ -23,14 +23,16 @@ class ComparedTopic:
     settings: Mapping[str, str | None]
 
 
-class Difference(NamedTuple):
+class TopicDifference(NamedTuple):
     topic: str
     aspect: str
     here: str | int | None
     there: str | int | None
 
 
-def differences(here: Mapping[str, ComparedTopic], there: Mapping[str, ComparedTopic]) -> list[Difference]:
+def differences(
+    here: Mapping[str, ComparedTopic], there: Mapping[str, ComparedTopic]
+) -> list[TopicDifference]:
     """Pure.  A setting that only one of two clusters knows is none."""
     result = []
     for name in sorted(here.keys() | there.keys()):
@@ -38,18 +40,18 @@ def differences(here: Mapping[str, ComparedTopic], there: Mapping[str, ComparedT
             here_text, there_text = (
                 "missing" if name not in topics else "exists" for topics in (here, there)
             )
-            result.append(Difference(name, "topic", here_text, there_text))
+            result.append(TopicDifference(name, "topic", here_text, there_text))
             continue
         ours, other = here[name], there[name]
         if ours.partitions != other.partitions:
-            result.append(Difference(name, "partitions", ours.partitions, other.partitions))
+            result.append(TopicDifference(name, "partitions", ours.partitions, other.partitions))
         if ours.replication_factor != other.replication_factor:
             result.append(
-                Difference(name, "replication factor", ours.replication_factor, other.replication_factor)
+                TopicDifference(name, "replication factor", ours.replication_factor, other.replication_factor)
             )
         for setting in sorted(ours.settings.keys() & other.settings.keys()):
             if ours.settings[setting] != other.settings[setting]:
-                result.append(Difference(name, setting, ours.settings[setting], other.settings[setting]))
+                result.append(TopicDifference(name, setting, ours.settings[setting], other.settings[setting]))
     return result
 
 

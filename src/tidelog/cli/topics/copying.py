@@ -30,7 +30,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(slots=True)
-class Copied:
+class CopiedRecords:
     records: int = 0
     failed: int = 0
     first_problem: str | None = None
@@ -77,7 +77,7 @@ def copy(
 
 async def _copy(
     here: CommandSession, there: CommandSession, source: str, target: str, append: bool
-) -> tuple[bool, Copied]:
+) -> tuple[bool, CopiedRecords]:
     from tidelog.aio import TopicPartition
 
     async with here.admin() as from_admin, there.admin() as to_admin:
@@ -125,8 +125,8 @@ async def _existing(admin: Admin, name: str) -> Topic | None:
     return {topic.name: topic for topic in await admin.list_topics(internal=True)}.get(name)
 
 
-async def _pump(consumer: Consumer, producer: Producer, target: str, ends: Ends) -> Copied:
-    copied = Copied()
+async def _pump(consumer: Consumer, producer: Producer, target: str, ends: Ends) -> CopiedRecords:
+    copied = CopiedRecords()
     total = sum(ends.ends[partition] - ends.begins[partition] for partition in ends.ends)
     progress = ProgressMeter("record", total)
     left = {partition for partition, end in ends.ends.items() if ends.begins[partition] < end}
