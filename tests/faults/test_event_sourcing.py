@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -133,15 +135,17 @@ def test_concurrent_decisions_and_kills_lose_and_double_nothing(broker: Any, tmp
         assert rows(read_model) == {name: (cents, cents) for name, cents in wanted.items()}
 
 
-def test_the_guide_runs_as_written(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guide_runs_as_written(broker: Any, tmp_path: Path) -> None:
     guide = Path(__file__).parents[2] / "docs" / "guide" / "event-sourcing.md"
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
     assert len(blocks) == 4
-    monkeypatch.chdir(tmp_path)
-    # Events have one class for each name: those of the guide are not those of the other tests.
-    code = "\n".join(blocks).replace("127.0.0.1:9092", broker.bootstrap).replace('"account.', '"guide.')
-    exec(compile(code, str(guide), "exec"), {"__name__": "guide"})
-    with closing(sqlite3.connect("balances.sqlite")) as db:
+    program = tmp_path / "guide.py"
+    program.write_text("\n".join(blocks).replace("127.0.0.1:9092", broker.bootstrap))
+    ran = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS_MAX
+    )
+    assert ran.returncode == 0 and ran.stdout == "300\n", ran.stderr
+    with closing(sqlite3.connect(tmp_path / "balances.sqlite")) as db:
         assert db.execute("SELECT * FROM balances").fetchall() == [("alice", 500)]
 
 
