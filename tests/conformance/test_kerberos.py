@@ -37,21 +37,6 @@ MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true s
 REFUSED = "Authentication failed: Invalid Kerberos credentials"
 
 
-@pytest.fixture(scope="module")
-def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    """Its configuration is this process's, too."""
-    kdc = Kdc(tmp_path_factory.mktemp("kdc"))
-    kdc.start()
-    before = dict(os.environ)
-    os.environ.update(kdc.environment)
-    try:
-        yield kdc
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        kdc.stop()
-
-
 class KerberosBroker(TidelogBroker):
     """One listener; who comes there is whom the ticket names.  alice is a super user."""
 

@@ -50,6 +50,7 @@ from tidelog.groups.share.offsets import ShareOffsets
 from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
+from tidelog.groups.streams.coordinator import StreamsGroups
 from tidelog.metadata.access.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.elections.unclean_restart import known_directories, remember_directories, report
@@ -58,6 +59,7 @@ from tidelog.metadata.producer_ids import ProducerIdAllocator, skip_ids
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration, await_place
 from tidelog.metadata.store import MetadataStore
+from tidelog.queues.service import Queues
 from tidelog.registry.coordinator import SchemaRegistry
 from tidelog.replication.copy_pacer import CopyPacer
 from tidelog.replication.directory_failure import DirectoryFailure
@@ -171,6 +173,7 @@ class Broker:
         self._undo.push_async_callback(self._partitions.stop)
         self._undo.push_async_callback(self._share_shards.stop)
         self._undo.push_async_callback(self._shares.stop)
+        self._undo.push_async_callback(self._queues.stop)
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
@@ -213,6 +216,7 @@ class Broker:
             http=http_address(given, http, endpoints),
             home=self._dirs.home_id,
             incarnation=f"{around.random.getrandbits(64):x}",
+            machine=given.tidelog_machine or None,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
@@ -257,11 +261,15 @@ class Broker:
         self._groups = Groups(node, controller, self._partitions, clock)
         self._classic_groups = ClassicGroups(self._groups, self._around.random)
         self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, self._around.random)
+        self._streams_groups = StreamsGroups(self._groups, self._classic_groups, controller)
         self._share_shards = ShareStateCoordinator(node, controller, self._partitions, clock)
         self._elsewhere = RemotePartitions(node, self._partitions, peers)
         persister = ClusterPersister(node, controller, self._share_shards, peers)
         self._shares = SharePartitions(controller, self._partitions, persister, self._elsewhere, clock)
         self._share_groups = ShareGroups(self._groups, self._shares, persister)
+        self._queues = Queues(
+            controller, self._partitions, self._shares, persister, self._elsewhere, peers, self._around.random
+        )
         self._group_offsets = OffsetCoordinator(self._groups, self._classic_groups)
         self._group_offsets.start()
         self._groups.start()
@@ -277,11 +285,10 @@ class Broker:
         self._registry.start()
 
     def _check_keytabs(self) -> None:
-        listeners = self._given.security
-        if any("GSSAPI" in security.mechanisms for security in listeners.values() if security.has_login):
+        if doors := self._given.kerberos_doors:
             from tidelog.broker.kerberos import check_keytabs
 
-            check_keytabs(listeners)
+            check_keytabs(doors)
 
     def _start_auditing(self, node: NodeId) -> None:
         if not self._given.audits or not self._given.tidelog_audit_topic:
@@ -404,11 +411,13 @@ class Broker:
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,
+            streams_groups=self._streams_groups,
             group_offsets=self._group_offsets,
             share_groups=self._share_groups,
             share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._elsewhere),
             share_shards=self._share_shards,
             shares=self._shares,
+            queues=self._queues,
             group_directory=GroupDirectory(self._groups, self._classic_groups),
             in_sync=self._replicating.in_sync,
             counters=BrokerCounters(self._given.tidelog_metrics_clients_max),

@@ -14,7 +14,15 @@ from tidelog.access.principals import KerberosNamer, NoRuleApplies
 from tidelog.broker.bounds.fair_threads import FairThreads
 from tidelog.config.listener_security import KerberosSettings, ListenerSecurity
 from tidelog.logs import SparingLog
-from tidelog.net.gss import Acceptor, GssFailed, default_realm, keytab_credential, library
+from tidelog.net.gss import (
+    Acceptor,
+    GssFailed,
+    NegotiateAcceptor,
+    default_realm,
+    keytab_credential,
+    library,
+    negotiating_credential,
+)
 
 sparing = SparingLog(logging.getLogger("tidelog.login"))
 
@@ -33,7 +41,7 @@ class KerberosExchange:
         self._settings = settings
         self._threads = threads
         self._host = host
-        self._acceptor: Acceptor | None = None
+        self._acceptor: Acceptor | NegotiateAcceptor | None = None
         self._steps = 0
         self.principal: str | None = None
         self.groups: tuple[str, ...] = ()
@@ -55,11 +63,21 @@ class KerberosExchange:
 
     def _respond(self, message: bytes) -> bytes:
         if self._acceptor is None:
-            self._acceptor = Acceptor(keytab_credential(self._settings.keytab, self._settings.principal))
+            self._acceptor = self._new_acceptor()
         return self._acceptor.respond(message)
+
+    def _new_acceptor(self) -> Acceptor | NegotiateAcceptor:
+        return Acceptor(keytab_credential(self._settings.keytab, self._settings.principal))
 
     def _short_name(self, principal: str) -> str:
         return _namer(self._settings.rules, self._settings.realm).name_of(principal)
+
+
+class NegotiateExchange(KerberosExchange):
+    """Of an HTTP request, which is one step."""
+
+    def _new_acceptor(self) -> NegotiateAcceptor:
+        return NegotiateAcceptor(negotiating_credential(self._settings.keytab, self._settings.principal))
 
 
 @lru_cache(maxsize=64)
@@ -71,10 +89,8 @@ def check_keytabs(listeners: Mapping[str, ListenerSecurity]) -> None:
     """At the start: InvalidConfig unless the library is there, the rules can be read, and each keytab has its key."""
     library()
     for name, security in listeners.items():
-        if not security.has_login or "GSSAPI" not in security.mechanisms:
-            continue
         _namer(security.kerberos.rules, security.kerberos.realm)
         try:
             keytab_credential(security.kerberos.keytab, security.kerberos.principal)
         except GssFailed as problem:
-            raise errors.InvalidConfig(f"listener {name} offers GSSAPI, and {problem}") from None
+            raise errors.InvalidConfig(f"listener {name} offers Kerberos, and {problem}") from None

@@ -114,9 +114,13 @@ class Logins:
         return _Plain(listed, stored, self._hashing, host)
 
     def http_exchange(self, mechanism: str, host: str) -> Exchange:
-        """A login of one HTTP request: PLAIN with the users of every listener, or OAUTHBEARER."""
+        """A login of one HTTP request: PLAIN with the users of every listener, OAUTHBEARER, or a ticket (GSSAPI)."""
         if mechanism == "OAUTHBEARER":
             return _Bearer(self._keys, self._config().http_security.oauth, self._clock)
+        if mechanism == "GSSAPI":
+            from tidelog.broker.kerberos import NegotiateExchange
+
+            return NegotiateExchange(self._config().http_security.kerberos, self._hashing, host)
         return self._plain(self.listed_users(), host)
 
     def listed_users(self) -> dict[str, str]:

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from tidelog.groups.share.offsets import ShareOffsets
     from tidelog.groups.share.partitions import SharePartitions
     from tidelog.groups.share.state_coordinator import ShareStateCoordinator
+    from tidelog.groups.streams.coordinator import StreamsGroups
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image.image import Image
     from tidelog.metadata.producer_ids import ProducerIdAllocator
+    from tidelog.queues.service import Queues
     from tidelog.registry.coordinator import SchemaRegistry
     from tidelog.replication.in_sync import InSync
     from tidelog.replication.partitions import Partitions
@@ -64,10 +66,12 @@ class Services:
     consumer_groups: ConsumerGroups
     group_offsets: OffsetCoordinator
     group_directory: GroupDirectory
+    streams_groups: StreamsGroups
     share_groups: ShareGroups
     share_offsets: ShareOffsets
     share_shards: ShareStateCoordinator
     shares: SharePartitions
+    queues: Queues
     in_sync: InSync
     outbound: Throttle  # of what followers that are behind are sent
     transactions: TransactionCoordinator

@@ -4,8 +4,10 @@ of librdkafka."""
 from __future__ import annotations
 
 import ssl
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,6 +49,7 @@ class RegistryLogin:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    authorization: Callable[[str], str] | None = None
     context: ssl.SSLContext | None = None
     of_brokers: bool = False
     """The log-in is the one for brokers: it was not given for this registry, and must not leave in plain text."""
@@ -90,7 +93,7 @@ def _registry_login(settings: dict[str, str]) -> RegistryLogin:
         if ":" not in pair:
             raise ValueError("basic.auth.user.info is not of the form USER:PASSWORD")
         username, _, password = pair.partition(":")
-        return RegistryLogin(username, password, None, context)
+        return RegistryLogin(username, password, context=context)
     if token is None and security is not None and security.token is not None:
         of_brokers = security.token()
         assert isinstance(of_brokers, str)
@@ -98,8 +101,18 @@ def _registry_login(settings: dict[str, str]) -> RegistryLogin:
     if token is not None:
         return RegistryLogin(token=token, context=context)
     if security is not None and security.username is not None:
-        return RegistryLogin(security.username, security.password, None, context, of_brokers=True)
+        return RegistryLogin(security.username, security.password, context=context, of_brokers=True)
+    if security is not None and security.mechanism == "GSSAPI":
+        return RegistryLogin(authorization=partial(_ticket, security), context=context)
     return RegistryLogin(context=context)
+
+
+def _ticket(security: Security, host: str) -> str:
+    from tidelog.net.gss import Initiator, client_credential
+
+    keytab = None if security.kerberos_keytab is None else str(security.kerberos_keytab)
+    credential = client_credential(security.kerberos_principal, keytab)
+    return f"Negotiate {b64encode(Initiator('HTTP', host, credential).respond(b'')).decode()}"
 
 
 def _broker_security(settings: dict[str, str]) -> Security | None:

@@ -59,6 +59,7 @@ def registry_of(urls: str, login: RegistryLogin, timeout_ms: int) -> Registry:
             username=login.username,
             password=login.password,
             token=login.token,
+            authorization=login.authorization,
             ssl_context=login.context,
             timeout_ms=timeout_ms,
         )

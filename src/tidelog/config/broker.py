@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Any
 
 from tidelog.config.applicability import known_settings, settings_without_effect, without_controllers
-from tidelog.config.group_bounds import check_group_bounds
+from tidelog.config.connection_overrides import connection_overrides
+from tidelog.config.group_bounds import check_groups
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
+    HTTP_SERVICE,
     PREFIX,
     ListenerSecurity,
     check_override,
@@ -25,6 +25,7 @@ from tidelog.config.listener_security import (
 )
 from tidelog.config.metadata_address import EtcdAddress, SocketAddress, parse_metadata
 from tidelog.config.oauth import OidcSettings, oidc_settings
+from tidelog.config.process_count import process_count
 from tidelog.config.setting import Setting, Value, find, read_table
 from tidelog.config.tables.broker_groups import GROUPS
 from tidelog.config.tables.broker_log import LOG
@@ -33,53 +34,16 @@ from tidelog.config.tables.broker_replication import REPLICATION
 from tidelog.config.tables.broker_security import SECURITY
 from tidelog.config.tables.broker_tidelog import OWN
 from tidelog.config.topic import TopicConfig, check_key_name
+from tidelog.config.topic_defaults import topic_defaults
 from tidelog.errors import InvalidConfig
 from tidelog.logs import parse_levels
 
 BROKER_SETTINGS: dict[str, Setting] = read_table(LOG, NETWORK, REPLICATION, GROUPS, SECURITY, OWN)
 
 HTTP_LISTENER = "http"  # the prefix listener.name.http. is for the HTTP port, too
+_TICKETS = f"{PREFIX}{HTTP_LISTENER}.gssapi.sasl.jaas.config"
 AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
-_HOURS = 3_600_000
-_MINUTES = 60_000
-
-# The broker settings that give a topic setting its default (the first that is set), and the unit of each.
-TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
-    "cleanup.policy": (("log.cleanup.policy", 1),),
-    "compression.gzip.level": (("compression.gzip.level", 1),),
-    "compression.lz4.level": (("compression.lz4.level", 1),),
-    "compression.type": (("compression.type", 1),),
-    "compression.zstd.level": (("compression.zstd.level", 1),),
-    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
-    "encryption.key": (("encryption.key", 1),),
-    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
-    "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-    "index.interval.bytes": (("log.index.interval.bytes", 1),),
-    "local.retention.bytes": (("log.local.retention.bytes", 1),),
-    "local.retention.ms": (("log.local.retention.ms", 1),),
-    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
-    "max.message.bytes": (("message.max.bytes", 1),),
-    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
-    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
-    "message.timestamp.type": (("log.message.timestamp.type", 1),),
-    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
-    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
-    "min.insync.replicas": (("min.insync.replicas", 1),),
-    "preallocate": (("log.preallocate", 1),),
-    "retention.bytes": (("log.retention.bytes", 1),),
-    "retention.ms": (
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", _MINUTES),
-        ("log.retention.hours", _HOURS),
-    ),
-    "segment.bytes": (("log.segment.bytes", 1),),
-    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOURS)),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOURS)),
-    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
-}
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -153,6 +117,19 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int = 2000
     group_share_record_lock_duration_ms: int = 30_000
     group_share_session_timeout_ms: int = 45_000
+    group_streams_assignment_interval_ms: int = 1000
+    group_streams_heartbeat_interval_ms: int = 5000
+    group_streams_initial_rebalance_delay_ms: int = 3000
+    group_streams_max_assignment_interval_ms: int = 15_000
+    group_streams_max_heartbeat_interval_ms: int = 15_000
+    group_streams_max_session_timeout_ms: int = 60_000
+    group_streams_max_size: int = (1 << 31) - 1
+    group_streams_max_standby_replicas: int = 2
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_min_heartbeat_interval_ms: int = 5000
+    group_streams_min_session_timeout_ms: int = 45_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_session_timeout_ms: int = 45_000
     inter_broker_listener_name: str | None = None
     leader_imbalance_check_interval_seconds: int = 300
     leader_replication_throttled_rate: int = (1 << 63) - 1
@@ -248,6 +225,7 @@ class BrokerConfig:
     tidelog_login_queued_bytes: int = 16_777_216
     tidelog_login_timeout_ms: int = 30_000
     tidelog_login_waiting_max: int = 200
+    tidelog_machine: str | None = None
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
     tidelog_metadata_restored: bool = False
@@ -258,6 +236,8 @@ class BrokerConfig:
     tidelog_metrics_clients_max: int = 1000
     tidelog_metrics_series_max: int = 100_000
     tidelog_open_files_max: int = 4096
+    tidelog_processes: str = "1"
+    tidelog_processes_first: int = -1
     tidelog_request_bytes_max: int = 4_194_304
     tidelog_rest_consumer_instance_timeout_ms: int = 300_000
     tidelog_rest_consumer_request_bytes_max: int = 16_777_216
@@ -305,7 +285,7 @@ class BrokerConfig:
         for name in ("tidelog_http_listen", "tidelog_http_advertise"):
             if changes.get(name) is not None:
                 changes[name] = parse_address(changes[name], name.replace("_", "."))
-        start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
+        start = BrokerConfig(**changes, topic_defaults=topic_defaults(values, TopicConfig()), given=given)
         start = replace(start, **_security(start), without_effect=without_effect)
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)
@@ -321,7 +301,7 @@ class BrokerConfig:
             self,
             **_attributes(values),
             # The setting with the finest unit wins, in whichever layer it is, and only that one is dynamic.
-            topic_defaults=_topic_defaults(values, self.topic_defaults),
+            topic_defaults=topic_defaults(values, self.topic_defaults),
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
         )
@@ -365,13 +345,12 @@ class BrokerConfig:
                 "encryption.vault.url needs encryption.vault.token.file: the file with a token for Vault"
             )
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
+        process_count(self.tidelog_processes, "tidelog.processes", 1)
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:
             raise InvalidConfig(f"log.cleaner.dedupe.buffer.size must be at least {1 << 20}")
-        if not self.group_consumer_assignors:
-            raise InvalidConfig("group.consumer.assignors is empty: consumer groups need an assignor")
-        check_group_bounds("consumer", lambda name: getattr(self, name.replace(".", "_")))
+        check_groups(lambda name: getattr(self, name.replace(".", "_")))
         for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:
@@ -398,8 +377,22 @@ class BrokerConfig:
 
     def connections_max_of(self, host: str) -> int:
         """How many connections one address may have."""
-        overrides = _connection_overrides(self.max_connections_per_ip_overrides)
+        overrides = connection_overrides(self.max_connections_per_ip_overrides)
         return overrides.get(host, self.max_connections_per_ip)
+
+    @property
+    def kerberos_doors(self) -> dict[str, ListenerSecurity]:
+        """Listeners that take tickets, and the HTTP port if it does, by name."""
+        doors = {
+            name: security
+            for name, security in self.security.items()
+            if security.has_login and "GSSAPI" in security.mechanisms
+        }
+        return doors | {"HTTP": self.http_security} if self.http_negotiates else doors
+
+    @property
+    def http_negotiates(self) -> bool:
+        return self.http_logs_in and self.http_security.negotiates
 
     @property
     def oidc(self) -> OidcSettings | None:
@@ -416,7 +409,7 @@ class BrokerConfig:
                     f"{name} is set, but HTTP requests need no login: set authorizer.class.name or "
                     "tidelog.http.authentication=required"
                 )
-        _connection_overrides(self.max_connections_per_ip_overrides)
+        connection_overrides(self.max_connections_per_ip_overrides)
         if self.authorizer_class_name not in ("", *AUTHORIZERS):
             raise InvalidConfig(
                 f"authorizer.class.name cannot be {self.authorizer_class_name!r}: it must be {' or '.join(AUTHORIZERS)}"
@@ -476,27 +469,16 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
         by_listener[name] = listener_security(name, protocol, value, overrides.get(key, {}), BROKER_SETTINGS)
     protocol = "SSL" if config.tidelog_http_ssl else "PLAINTEXT"
     of_http = listener_security("HTTP", protocol, value, overrides.get(HTTP_LISTENER, {}), BROKER_SETTINGS)
+    if _TICKETS in texts and not config.http_logs_in:
+        raise InvalidConfig(
+            f"{_TICKETS} is set, but HTTP requests need no login: set authorizer.class.name or "
+            "tidelog.http.authentication=required"
+        )
+    if _TICKETS in texts and not of_http.negotiates:
+        raise InvalidConfig(
+            f'{_TICKETS} needs keyTab="/etc/http.keytab" and principal="{HTTP_SERVICE}host@REALM"'
+        )
     return {"security": by_listener, "http_security": of_http}
-
-
-@lru_cache(maxsize=16)
-def _connection_overrides(text: str) -> Mapping[str, int]:
-    """By address, as sockets write addresses."""
-    by_address = {}
-    for entry in filter(None, map(str.strip, text.split(","))):
-        host, _, count = entry.rpartition(":")
-        try:
-            address = str(ip_address(host.strip("[]")))
-            most = int(count)
-        except ValueError:
-            most = -1
-        if most < 0:
-            raise InvalidConfig(
-                f"max.connections.per.ip.overrides has {entry!r}: give an address and how many connections it may have, "
-                "as 127.0.0.1:200 (host names are not resolved)"
-            )
-        by_address[address] = most
-    return by_address
 
 
 def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
@@ -530,31 +512,3 @@ def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:
     """The values that are attributes of BrokerConfig, and not only defaults for topics."""
     named = {BROKER_SETTINGS[name].attribute: value for name, value in values.items()}
     return {name: value for name, value in named.items() if name in BrokerConfig.__dataclass_fields__}
-
-
-def _topic_defaults(values: Mapping[str, Value], base: TopicConfig) -> TopicConfig:
-    """The settings of a topic without its own settings: these broker settings on top of `base`."""
-    changes: dict[str, Value] = {}
-    for topic_name, synonyms in TOPIC_SYNONYMS.items():
-        for name, unit in synonyms:
-            value = values.get(name)
-            if value is not None:
-                changes[topic_name] = value * unit if isinstance(value, int) and unit > 1 else value
-                break
-    _check_times(changes)
-    return base.changed(changes)
-
-
-def _check_times(changes: dict[str, Value]) -> None:
-    retention = changes.get("retention.ms")
-    if isinstance(retention, int):
-        if retention == 0:
-            raise InvalidConfig("log.retention.ms cannot be 0: it must be -1 for no limit, or at least 1")
-        changes["retention.ms"] = max(-1, retention)
-    for topic_name, name, least in (
-        ("segment.ms", "log.roll.ms", 1),
-        ("segment.jitter.ms", "log.roll.jitter.ms", 0),
-    ):
-        value = changes.get(topic_name)
-        if isinstance(value, int) and value < least:
-            raise InvalidConfig(f"{name} cannot be {value}: it must be at least {least}")

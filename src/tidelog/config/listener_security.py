@@ -16,6 +16,8 @@ from tidelog.errors import InvalidConfig
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PREFIX = "listener.name."
+HTTP_SERVICE = "HTTP/"
+"""What the principal of an HTTP server begins with: browsers ask for no other."""
 _JAAS = "sasl.jaas.config"
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _INT_MAX = (1 << 31) - 1
@@ -83,6 +85,11 @@ class ListenerSecurity:
     @property
     def has_login(self) -> bool:
         return self.protocol.startswith("SASL")
+
+    @property
+    def negotiates(self) -> bool:
+        """Of the HTTP port: whether clients may show a Kerberos ticket."""
+        return (self.kerberos.principal or "").startswith(HTTP_SERVICE) and bool(self.kerberos.keytab)
 
     @property
     def authenticates(self) -> bool:

@@ -1,4 +1,5 @@
-"""Kerberos through the system's GSS-API library (MIT, `libgssapi_krb5`), both sides; the security layer of RFC 4752.
+"""Kerberos through the system's GSS-API library (MIT, `libgssapi_krb5`), both sides; the security layer of RFC 4752, and
+HTTP's Negotiate (RFC 4559).
 
 The library is called through ctypes: it is in every distribution (Debian: libgssapi-krb5-2), and nothing has to be built.
 Its calls read files, wait for the disk (replay cache) or for the KDC, so that none of them belongs on the event loop; they
@@ -24,6 +25,7 @@ ACCEPT, INITIATE = 2, 1
 _ERRORS = 0xFFFF0000
 _GSS_CODE, _MECH_CODE = 1, 2
 _KRB5 = bytes.fromhex("2a864886f712010202")  # 1.2.840.113554.1.2.2
+_SPNEGO = bytes.fromhex("2b0601050502")  # 1.3.6.1.5.5.2
 _HOSTBASED = bytes.fromhex("2a864886f71201020104")  # GSS_C_NT_HOSTBASED_SERVICE
 _USER_NAME = bytes.fromhex("2a864886f71201020101")  # GSS_C_NT_USER_NAME
 MESSAGES_MAX = 8
@@ -73,6 +75,7 @@ def library() -> Any:
         *("gss_accept_sec_context", "gss_init_sec_context", "gss_acquire_cred_from", "gss_display_name"),
         *("gss_import_name", "gss_wrap", "gss_unwrap", "gss_release_buffer", "gss_release_name"),
         *("gss_release_cred", "gss_delete_sec_context", "gss_display_status"),
+        "gss_set_neg_mechs",
     ):
         getattr(loaded, function).restype = ctypes.c_uint32
     return loaded
@@ -87,6 +90,7 @@ def _buffer(data: bytes) -> _Buffer:
 
 
 _MECHANISM, _SERVICE, _USER = _oid(_KRB5), _oid(_HOSTBASED), _oid(_USER_NAME)
+_BOTH = (_Oid * 2)(_MECHANISM, _oid(_SPNEGO))
 
 
 def _taken(buffer: _Buffer) -> bytes:
@@ -141,15 +145,18 @@ class _Name:
 class GssCredential:
     """What proves who this side is: keys of a keytab, or tickets of a cache."""
 
-    def __init__(self, usage: int, principal: str | None, store: dict[str, str]) -> None:
+    def __init__(
+        self, usage: int, principal: str | None, store: dict[str, str], negotiates: bool = False
+    ) -> None:
         """`principal`: None for any that is there.  `store`: keytab, client_keytab, ccache; what it does not name comes from
-        where the library looks by itself."""
+        where the library looks by itself.  `negotiates`: clients may say that they mean Kerberos, and nothing else."""
         self.handle = ctypes.c_void_p()
         name = None if principal is None else _Name(principal, _USER)
         elements = (_Element * max(1, len(store)))(
             *(_Element(key.encode(), value.encode()) for key, value in store.items())
         )
-        wanted = _OidSet(1, ctypes.pointer(_MECHANISM))
+        krb5 = _OidSet(1, ctypes.pointer(_MECHANISM))
+        wanted = _OidSet(2, _BOTH) if negotiates else krb5
         minor = ctypes.c_uint32()
         major = library().gss_acquire_cred_from(
             ctypes.byref(minor),
@@ -164,6 +171,9 @@ class GssCredential:
         )
         where = ", ".join(f"{key} {value}" for key, value in store.items()) or "the system's default"
         _check(major, minor, f"no Kerberos credential for {principal or 'any principal'} in {where}")
+        if negotiates:
+            major = library().gss_set_neg_mechs(ctypes.byref(minor), self.handle, ctypes.byref(krb5))
+            _check(major, minor, "the mechanisms of Negotiate cannot be chosen")
 
     def __del__(self) -> None:
         if self.handle:
@@ -174,6 +184,11 @@ class GssCredential:
 def keytab_credential(keytab: str, principal: str | None) -> GssCredential:
     """Of a broker.  The file is read with each log-in: a new key counts at once."""
     return GssCredential(ACCEPT, principal, {"keytab": f"FILE:{keytab}"})
+
+
+def negotiating_credential(keytab: str, principal: str | None) -> GssCredential:
+    """Of an HTTP port: clients send a ticket as it is, or wrapped in SPNEGO as browsers do."""
+    return GssCredential(ACCEPT, principal, {"keytab": f"FILE:{keytab}"}, negotiates=True)
 
 
 def client_credential(principal: str | None, keytab: str | None) -> GssCredential:
@@ -226,31 +241,16 @@ class _Context:
         return _taken(plain)
 
 
-class Acceptor(_Context):
-    """The side of the broker: `respond` until `principal` is there."""
+class _Accepting(_Context):
+    """The side of the broker."""
 
     def __init__(self, credential: GssCredential) -> None:
         super().__init__()
         self._credential = credential
-        self._offered = False
         self._source = ""
+        self._has_integrity = False
         self.principal: str | None = None
         """As `alice@REALM` or `alice/host@REALM`."""
-
-    def respond(self, token: bytes) -> bytes:
-        if not self.established:
-            answer = self._accept(token)
-            if answer or not self.established:
-                return answer
-            token = b""  # a client that wants no proof of the broker
-        if not self._offered:
-            if token:
-                raise GssFailed("the client sent something in place of an empty message")
-            self._offered = True
-            return self.wrap(_OFFER)
-        check_layer(self.unwrap(token))
-        self.principal = self._source
-        return b""
 
     def _accept(self, token: bytes) -> bytes:
         minor, flags = ctypes.c_uint32(), ctypes.c_uint32()
@@ -278,14 +278,49 @@ class Acceptor(_Context):
             used = mechanism.contents
             if ctypes.string_at(used.elements, used.length) != _KRB5:
                 raise GssFailed("the client used another mechanism than Kerberos")
-            if not flags.value & INTEGRITY:
-                raise GssFailed("the client wants no integrity, and the security layer needs it")
+            self._has_integrity = bool(flags.value & INTEGRITY)
             self._source = _shown_name(source)
             self.established = True
             return answer
         finally:
             if source:
                 library().gss_release_name(ctypes.byref(minor), ctypes.byref(source))
+
+
+class NegotiateAcceptor(_Accepting):
+    """Of one HTTP request, which must have everything in it: a ticket proves no later request of its connection."""
+
+    def respond(self, token: bytes) -> bytes:
+        answer = self._accept(token)
+        if not self.established:
+            raise GssFailed("the ticket takes more than one request")
+        self.principal = self._source
+        return answer
+
+
+class Acceptor(_Accepting):
+    """SASL: `respond` until `principal` is there."""
+
+    def __init__(self, credential: GssCredential) -> None:
+        super().__init__(credential)
+        self._offered = False
+
+    def respond(self, token: bytes) -> bytes:
+        if not self.established:
+            answer = self._accept(token)
+            if self.established and not self._has_integrity:
+                raise GssFailed("the client wants no integrity, and the security layer needs it")
+            if answer or not self.established:
+                return answer
+            token = b""  # a client that wants no proof of the broker
+        if not self._offered:
+            if token:
+                raise GssFailed("the client sent something in place of an empty message")
+            self._offered = True
+            return self.wrap(_OFFER)
+        check_layer(self.unwrap(token))
+        self.principal = self._source
+        return b""
 
 
 def _shown_name(name: ctypes.c_void_p) -> str:
@@ -299,7 +334,8 @@ def _shown_name(name: ctypes.c_void_p) -> str:
 
 
 class Initiator(_Context):
-    """The side of the client: `respond` to what the broker sends, beginning with nothing, until `complete`."""
+    """The side of the client: `respond` to what the broker sends, beginning with nothing, until `complete`.  The first
+    message alone is what Negotiate needs."""
 
     def __init__(self, service: str, host: str, credential: GssCredential) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -67,6 +67,7 @@ class Registry:
         username: str | None = None,
         password: str | None = None,
         token: str | None = None,
+        authorization: Callable[[str], str] | None = None,
         ssl_context: ssl.SSLContext | None = None,
         timeout_ms: int = 10_000,
     ) -> None:
@@ -78,6 +79,8 @@ class Registry:
             raise ValueError("no address of a registry given: write http://HOST:PORT")
         self._login = None if username is None else (username, password or "")
         self._token = token
+        self._authorization = authorization
+        """Makes the Authorization header of each request, given the host: for tickets, which count once."""
         self._ssl_context = ssl_context
         self._timeout_s = timeout_ms / 1000
         self._lock = threading.Lock()
@@ -196,6 +199,8 @@ class Registry:
             headers["Authorization"] = f"Basic {packed}"
         elif self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+        elif self._authorization is not None:
+            headers["Authorization"] = self._authorization(parts.hostname)
         return headers
 
 

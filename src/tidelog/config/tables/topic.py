@@ -59,6 +59,8 @@ min.insync.replicas int 1 1.. built
   Replicas that must have a write before acks=all is answered; with fewer in sync it is refused.
 preallocate boolean false built
   Reserve the whole segment file when it is created.
+queue.groups list "" built unlisted
+  Share groups that the topic is a queue for: they start at its first record, whatever share.auto.offset.reset says.
 remote.log.copy.disable boolean false of:tiers
   Stop copying segments to remote storage.
 remote.log.delete.on.disable boolean false of:tiers

@@ -1,5 +1,5 @@
-"""Who sends an HTTP request: Basic with the users of Kafka's listeners, a Bearer token, the console's session cookie, or
-another broker on behalf of a user.
+"""Who sends an HTTP request: Basic with the users of Kafka's listeners, a Bearer token, a Kerberos ticket, the console's
+session cookie, or another broker on behalf of a user.
 
 A refusal has one shape, whatever was wrong.  It comes after a delay, is counted, and logged with the address of the client.
 An address that has failed five times in a minute for a user is refused without a look at the password until the minute is
@@ -46,6 +46,9 @@ FAILING_MAX = 10_000
 VERIFYING_MAX = 4
 WAITING_MAX = 64
 LOGIN_BYTES_MAX = 16_384
+TICKET_LENGTH_MAX = 65_536
+NEGOTIATE = "Negotiate"
+NEGOTIATED = "tidelog.negotiated"  # in the scope: what proves the broker to who sent a ticket
 CHALLENGE = {"www-authenticate": 'Basic realm="Tidelog", charset="UTF-8", Bearer realm="Tidelog"'}
 OPENID_CONNECT = "OPENID-CONNECT"
 WORDS = "a login is needed: the user name and password, or the token, are missing or wrong"
@@ -126,6 +129,8 @@ class Authentication:
     async def _logged_in(self, scope: Scope, scheme: str, proof: str) -> HttpIdentity:
         if scheme == "bearer":
             return await self.verified(scope, "OAUTHBEARER", "a token", proof)
+        if scheme == NEGOTIATE.lower() and self.negotiates:
+            return await self.ticket_holder(scope, proof)
         if scheme != "basic":
             raise await self.refused(scope, "a client", f"{scheme[:20]!r} is no way to log in here")
         try:
@@ -140,7 +145,7 @@ class Authentication:
         if len(user) + len(proof) > LOGIN_BYTES_MAX:
             raise await self.refused(scope, user, "the login is too long", mechanism)
         key = hmac.digest(self._key, f"{mechanism}\0{user}\0{proof}".encode("utf-8", "replace"), "sha256")
-        verdict = self._verdict(key, user)
+        verdict = self._verdict(key)
         if verdict is not None:
             return verdict
         failing = self._failing_key(scope, user)
@@ -156,9 +161,7 @@ class Authentication:
             raise await self.refused(scope, user, str(problem), mechanism) from None
         self._failures.pop(failing, None)
         self._succeeded(scope, mechanism, identity)
-        self._verdicts[key] = identity, self._now_ms() + VERDICT_MS
-        if len(self._verdicts) > VERDICTS_MAX:
-            self._verdicts.popitem(last=False)
+        self._keep(key, identity)
         return identity
 
     async def _verify(self, mechanism: str, user: str, proof: str, host: str) -> HttpIdentity:
@@ -183,7 +186,48 @@ class Authentication:
             raise Refused("the token does not count")
         return HttpIdentity(exchange.principal, exchange.groups, exchange.expires_ms, fingerprint)
 
-    def _verdict(self, key: bytes, user: str) -> HttpIdentity | None:
+    @property
+    def negotiates(self) -> bool:
+        return self._services.config().http_negotiates
+
+    async def ticket_holder(self, scope: Scope, proof: str) -> HttpIdentity:
+        """Who shows this ticket; raises `Problem`.  No verdict is kept: a ticket counts once."""
+        mechanism, claimed = "GSSAPI", "a ticket's holder"
+        host = _peer(scope).rpartition(":")[0]
+        try:
+            if len(proof) > TICKET_LENGTH_MAX:
+                raise Refused("its ticket is too long")
+            ticket = base64.b64decode(proof, validate=True)
+            if self._waiting[mechanism] >= WAITING_MAX:
+                raise _crowded()
+            exchange = self._services.logins.http_exchange(mechanism, host)
+            self._waiting[mechanism] += 1
+            try:
+                scope[NEGOTIATED] = base64.b64encode(await exchange.respond(ticket)).decode()
+            finally:
+                self._waiting[mechanism] -= 1
+        except ThreadsCrowded:
+            raise _crowded() from None
+        except (ValueError, Refused, errors.SaslAuthenticationFailed) as problem:
+            raise await self.refused(scope, claimed, str(problem), mechanism) from None
+        assert exchange.principal is not None
+        identity = HttpIdentity(exchange.principal, exchange.groups, None, ())
+        self._ticket_counted(scope, host, identity)
+        return identity
+
+    def _ticket_counted(self, scope: Scope, host: str, identity: HttpIdentity) -> None:
+        """Recorded as often as a password is checked, and not with every request."""
+        key = hmac.digest(self._key, f"GSSAPI\0{host}\0{identity.principal}".encode(), "sha256")
+        if self._verdict(key) is None:
+            self._succeeded(scope, "GSSAPI", identity)
+            self._keep(key, identity)
+
+    def _keep(self, key: bytes, identity: HttpIdentity) -> None:
+        self._verdicts[key] = identity, self._now_ms() + VERDICT_MS
+        if len(self._verdicts) > VERDICTS_MAX:
+            self._verdicts.popitem(last=False)
+
+    def _verdict(self, key: bytes) -> HttpIdentity | None:
         identity, until_ms = self._verdicts.get(key, (None, 0))
         if identity is None:
             return None

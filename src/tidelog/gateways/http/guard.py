@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.broker.bounds.quota_manager import measured
 from tidelog.gateways.http import identity
-from tidelog.gateways.http.authentication import Authentication
+from tidelog.gateways.http.authentication import NEGOTIATE, NEGOTIATED, Authentication
 from tidelog.gateways.http.problem import Problem
 from tidelog.gateways.http.rights import is_open
 from tidelog.gateways.http.services import GatewayServices
@@ -149,6 +149,8 @@ class Guard:
                 headers["x-request-id"] = id_of_request
                 headers.setdefault("x-content-type-options", "nosniff")
                 headers.setdefault("x-frame-options", "DENY")
+                if scope.get(NEGOTIATED):
+                    headers.append("www-authenticate", f"{NEGOTIATE} {scope[NEGOTIATED]}")
             elif body.refused and not message.get("more_body"):
                 # All of the answer is on its way before the rest of the body is read.
                 await send({**message, "more_body": True})
@@ -183,6 +185,8 @@ class Guard:
             if begun:
                 raise
             answer: Response = problem.answer()
+            if problem.status == 401 and self._authentication.negotiates:
+                answer.headers.append("www-authenticate", NEGOTIATE)
             if problem.status == 401 and _is_console_page(scope, headers):
                 answer = _to_login(scope)
             elif problem.status == 401 and _is_console(scope["path"]) and "sec-fetch-mode" in headers:

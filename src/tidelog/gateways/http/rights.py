@@ -153,6 +153,7 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     # The console
     ("GET", "/console/login"): OPEN,
     ("POST", "/console/login"): OPEN,
+    ("GET", "/console/login/kerberos"): OPEN,
     ("GET", "/console/login/oidc"): OPEN,
     ("GET", "/console/login/oidc/callback"): OPEN,
     ("GET", "/console/static/{name}"): OPEN,
@@ -212,7 +213,14 @@ RIGHTS: dict[tuple[str, str], Rule] = {
 }
 """By method and path of the route; the schema registry's are in `registry/rights.py`."""
 
-OPEN_PATHS = frozenset({"/console/login", "/console/login/oidc", "/console/login/oidc/callback"})
+OPEN_PATHS = frozenset(
+    {
+        "/console/login",
+        "/console/login/kerberos",
+        "/console/login/oidc",
+        "/console/login/oidc/callback",
+    }
+)
 OPEN_PREFIXES = ("/health/", "/console/static/")
 
 

@@ -6,7 +6,7 @@ no await between finding, acquiring and reading records: no other member can acq
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
@@ -24,7 +24,7 @@ READ_BYTES_MAX = 1 << 20
 
 
 class ShareFetchLimits(NamedTuple):
-    """`strict`: not one record more than `records_max`."""
+    """`strict`: not one record more than `records_max`.  `keeps`: locks last as long as the member's session."""
 
     wait_ms: int
     bytes_min: int
@@ -32,6 +32,11 @@ class ShareFetchLimits(NamedTuple):
     records_max: int
     batch_records_max: int
     strict: bool
+    keeps: bool = False
+
+
+def answer_late(waits: asyncio.Future[None]) -> bool:
+    return False
 
 
 class ShareFetchedRecords(NamedTuple):
@@ -52,7 +57,16 @@ Results = dict[SharePartitionId, ShareFetchedRecords | errors.TidelogError]
 
 
 class ShareFetch:
-    def __init__(self, shares: SharePartitions, group: str, member: str, limits: ShareFetchLimits) -> None:
+    def __init__(
+        self,
+        shares: SharePartitions,
+        group: str,
+        member: str,
+        limits: ShareFetchLimits,
+        hold: Callable[[asyncio.Future[None]], bool] = answer_late,
+    ) -> None:
+        """`hold` completes a future when the member's connection has another request: acknowledgements do not wait until
+        there are records."""
         self._shares = shares
         self._group = group
         self._member = member
@@ -61,17 +75,22 @@ class ShareFetch:
         self._bytes_max = min(READ_BYTES_MIN + limits.records_max * READ_BYTES_A_RECORD, READ_BYTES_MAX)
         self._results: Results = {}
         self._on_their_way: list[asyncio.Future[None]] = []
+        self._hold = hold
+        self._next_request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, parts: Sequence[SharePartitionId]) -> Results:
         """The records or the error of every partition that has any."""
         leds = await self._open(parts)
         clock, limits = self._shares.clock, self._limits
         deadline_ms = clock.monotonic_ms() + limits.wait_ms
+        if limits.wait_ms:
+            self._hold(self._next_request)
         while True:
             readable = self._look(leds)
             size = sum(records.part.size for records in readable)
             # An error must be answered now, and so must everything when the broker shuts down.
-            last = clock.monotonic_ms() >= deadline_ms or bool(self._results) or self._shares.draining
+            hurried = self._shares.draining or self._next_request.done()
+            last = clock.monotonic_ms() >= deadline_ms or bool(self._results) or hurried
             if last or (readable and size >= limits.bytes_min):
                 self._take(readable)
                 if self._results or last:
@@ -135,7 +154,7 @@ class ShareFetch:
                 self._results[led.key.topic_id, led.key.partition] = problem
                 continue
             seen = window(data, records.offset, self._aborted(records))
-            wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict)
+            wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict, limits.keeps)
             grant = led.acquire(wish, seen.spans, records.terms)
             if grant.acquired:
                 fetched = ShareFetchedRecords(seen.records(grant.acquired), grant.acquired)
@@ -163,7 +182,11 @@ class ShareFetch:
         for ready in on_their_way:
             ready.add_done_callback(arrived)
         try:
-            await asyncio.wait([wait.future], timeout=max(seconds, 0))
+            await asyncio.wait(
+                [wait.future, self._next_request],
+                timeout=max(seconds, 0),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         finally:
             for ready in on_their_way:
                 ready.remove_done_callback(arrived)

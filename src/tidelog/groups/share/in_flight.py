@@ -85,6 +85,13 @@ class InFlightRun:
         )
 
 
+class RecordCounts(NamedTuple):
+    """Offsets that were delivered before and can be acquired again, and those that are acquired."""
+
+    available: int
+    acquired: int
+
+
 class InFlightRuns:
     def __init__(self, start: int) -> None:
         self.start = start
@@ -154,6 +161,15 @@ class InFlightRuns:
             else:
                 kept.append(run)
         self._runs = kept
+
+    def counts(self) -> RecordCounts:
+        available = acquired = 0
+        for run in self._runs:
+            if run.free:
+                available += run.size
+            elif run.state is RecordState.ACQUIRED and run.to is None:
+                acquired += run.size
+        return RecordCounts(available, acquired)
 
     def outlook(self) -> tuple[int, int]:
         """(start offset, number of finished records behind it), as they will be when all changes under way are

@@ -15,6 +15,7 @@ from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState
 from tidelog.groups.share.in_flight import StateBatch
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
+from tidelog.net.requester import Requester
 from tidelog.replication.commit_status import is_committed, when_committed
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
@@ -74,6 +75,7 @@ class ClusterPersister:
         )
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        await self._shards.topic.ensure()
         request = read.ReadShareGroupStateRequest(
             key.group, [read.ReadStateData(key.topic_id, [read.PartitionData(key.partition, leader_epoch)])]
         )
@@ -201,6 +203,8 @@ class RemotePartitions:
         self._node = node
         self._partitions = partitions
         self._peers = peers
+        self._producing: dict[NodeId, Requester] = {}
+        self._connecting: dict[NodeId, asyncio.Lock] = {}
 
     async def bounds(self, topic: str, index: int) -> tuple[int, int]:
         """(log start offset, high watermark) of a partition."""
@@ -222,8 +226,8 @@ class RemotePartitions:
             raise errors.by_code(result.error_code)(f"{topic}-{index}: broker {leader}")
         return result.offset
 
-    async def append(self, topic: str, index: int, batch: bytes, now_ms: int) -> None:
-        """Appends a batch; returns when all in-sync replicas have it."""
+    async def append(self, topic: str, index: int, batch: bytes, now_ms: int) -> int:
+        """Appends a batch; returns its first offset when all in-sync replicas have it."""
         leader = self._leader(topic, index)
         if leader == self._node:
             return await _append_here(self._partitions.led_here(topic, index), batch, now_ms)
@@ -233,11 +237,8 @@ class RemotePartitions:
             timeout_ms=COMMIT_TIMEOUT_MS,
             topic_data=[produce.TopicProduceData(topic, partition_data=[part])],
         )
-        connection = await self._peers.connect(leader)
-        try:
-            answer = await connection.ask(request, produce.ProduceResponse, version=PRODUCE_VERSION)
-        finally:
-            connection.close()
+        connection = await self._producing_to(leader)
+        answer = await connection.ask(request, produce.ProduceResponse, version=PRODUCE_VERSION)
         (result,) = [
             partition for topic_answer in answer.responses for partition in topic_answer.partition_responses
         ]
@@ -245,7 +246,24 @@ class RemotePartitions:
             raise errors.by_code(result.error_code)(
                 result.error_message or f"{topic}-{index}: broker {leader}"
             )
-        return None
+        return result.base_offset
+
+    async def _producing_to(self, leader: NodeId) -> Requester:
+        """A connection for batches alone: what waits for replicas holds up nothing else."""
+        async with self._connecting.setdefault(leader, asyncio.Lock()):
+            connection = self._producing.get(leader)
+            if connection is None or connection.broken is not None:
+                try:
+                    connection = self._producing[leader] = await self._peers.connect(leader)
+                except errors.NetworkException as problem:
+                    # Nothing was sent yet, so the batch may be sent to the next leader.
+                    raise errors.BrokerNotAvailable(str(problem)) from problem
+            return connection
+
+    def close(self) -> None:
+        for connection in self._producing.values():
+            connection.close()
+        self._producing.clear()
 
     def _leader(self, topic: str, index: int) -> NodeId:
         leader = self._partitions.leader_of(topic, index)
@@ -256,7 +274,7 @@ class RemotePartitions:
         return NodeId(leader[0])
 
 
-async def _append_here(partition: HostedPartition, batch: bytes, now_ms: int) -> None:
+async def _append_here(partition: HostedPartition, batch: bytes, now_ms: int) -> int:
     appended = partition.append(memoryview(bytearray(batch)), now_ms, True)
     try:
         async with asyncio.timeout(COMMIT_TIMEOUT_MS / 1000):
@@ -268,3 +286,4 @@ async def _append_here(partition: HostedPartition, batch: bytes, now_ms: int) ->
         raise errors.RequestTimedOut(
             f"{partition.name}: the batch is not on all in-sync replicas yet"
         ) from None
+    return appended.base

@@ -11,9 +11,17 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog import errors
-from tidelog.groups.share.in_flight import InFlightRun, InFlightRuns, RecordState, StateBatch, restored
+from tidelog.groups.share.in_flight import (
+    InFlightRun,
+    InFlightRuns,
+    RecordCounts,
+    RecordState,
+    StateBatch,
+    restored,
+)
 
 THROTTLE_FROM_MIN = 2
+NO_DEADLINE = 1 << 62
 ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
 
 
@@ -59,12 +67,14 @@ class ShareTerms(NamedTuple):
 
 
 class AcquireRequest(NamedTuple):
-    """The fetch of one member.  `strict`: at most `records_max` records; otherwise whole batches are acquired."""
+    """The fetch of one member.  `strict`: at most `records_max` records; otherwise whole batches are acquired.
+    `keeps`: locks last as long as the member's session."""
 
     member: str
     records_max: int
     batch_records_max: int
     strict: bool
+    keeps: bool = False
 
 
 class ShareStateChange:
@@ -106,6 +116,9 @@ class SharePartition:
     def runs(self) -> InFlightRuns:
         return self._runs
 
+    def counts(self) -> RecordCounts:
+        return self._runs.counts()
+
     # Acquiring records
 
     def next_offset(self) -> int:
@@ -139,7 +152,7 @@ class SharePartition:
                 run.state = RecordState.ACQUIRED
                 run.deliveries += 1
                 run.member = request.member
-                run.deadline_ms = now_ms + terms.lock_ms
+                run.deadline_ms = NO_DEADLINE if request.keeps else now_ms + terms.lock_ms
                 left = 0 if alone else left - run.size
                 _collect(result.acquired, run, request.batch_records_max)
                 if alone:
@@ -210,7 +223,7 @@ class SharePartition:
         for first, last, kind in wanted:
             for run in self._runs.cut_out(first, last):
                 if kind is AcknowledgeType.RENEW:
-                    run.deadline_ms = now_ms + terms.lock_ms
+                    run.deadline_ms = max(run.deadline_ms, now_ms + terms.lock_ms)
                     continue
                 run.rejected = kind is AcknowledgeType.REJECT
                 run.to = _fate(run, kind, terms)
@@ -263,7 +276,9 @@ class SharePartition:
         return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
 
     def next_deadline_ms(self) -> int | None:
-        return min((run.deadline_ms for run in self._held()), default=None)
+        """None if no lock ends by itself."""
+        next_ms = min((run.deadline_ms for run in self._held()), default=NO_DEADLINE)
+        return None if next_ms == NO_DEADLINE else next_ms
 
     def _held(self) -> Iterable[InFlightRun]:
         return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.to is None)

@@ -105,12 +105,12 @@ class SharePartitions:
         partition = self._partitions.led_here(key.topic_id.bytes, key.partition)
         epoch = int(partition.state.epoch)
         try:
-            kept = await self._read_state(key, epoch)
+            kept = await self._read_state(key, epoch, key.group in partition.log.config.queue_groups)
             state = SharePartition(kept.start, kept.batches)
             state_epoch = kept.state_epoch
             log_end = partition.log.end
             if kept.start == UNKNOWN_START:
-                state = SharePartition(await self._first_offset(partition, self.group_config(key.group)))
+                state = SharePartition(await self._first_offset(partition, key.group))
                 await self._persister.write(key, StateWrite(state_epoch, epoch, state.start, 0, ()))
             elif state.end > log_end:
                 # The log has lost its end, but the state has not: new records at these offsets were never delivered.
@@ -140,19 +140,21 @@ class SharePartitions:
             self.letters.wake(led)
         return led
 
-    async def _read_state(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Reads the state.  If it is lost, after a power cut of all its replicas, the group starts again where its settings
-        say: nothing else would ever create the state again."""
+    async def _read_state(self, key: ShareKey, leader_epoch: int, queue: bool) -> ShareState:
+        """Reads the state.  A queue has none before its first use.  If it is lost, after a power cut of all its replicas,
+        the group starts again where its settings say: nothing else would ever create the state again."""
         try:
             return await self._persister.read(key, leader_epoch)
         except errors.InvalidRequest as problem:
-            log.warning("%s: %s; the group starts where its share.auto.offset.reset says", key, problem)
+            say = log.debug if queue else log.warning
+            say("%s: %s; the group starts where its share.auto.offset.reset says", key, problem)
             await self._persister.initialize(key, 0, UNKNOWN_START)
             return await self._persister.read(key, leader_epoch)
 
-    async def _first_offset(self, partition: HostedPartition, config: GroupConfig) -> int:
+    async def _first_offset(self, partition: HostedPartition, group: str) -> int:
+        config = self.group_config(group)
         reset = config.share_auto_offset_reset
-        if reset == "earliest":
+        if reset == "earliest" or group in partition.log.config.queue_groups:
             return partition.log.start
         if reset.startswith(BY_DURATION):
             since = self.clock.now_ms() - duration_ms(reset[len(BY_DURATION) :])
@@ -162,6 +164,15 @@ class SharePartitions:
         return partition.readable_end(config.share_isolation_level == "read_committed")
 
     # Sessions
+
+    def attach(self, group: str) -> None:
+        """A reader of this process keeps the group's share partitions loaded, until `detach`."""
+        self.sessions.attached(group)
+
+    async def detach(self, group: str, member: str) -> None:
+        """Releases what the member has acquired."""
+        self.sessions.detached(group)
+        await self._released((group, member), self._give_back((group, member)))
 
     def begin_session(self, key: SessionKey, peer: str, parts: Iterable[SharePartitionId]) -> ShareSession:
         """Records of the member's earlier session are released, because the member does not know of them any more."""

@@ -39,6 +39,7 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_peer: dict[str, set[SessionKey]] = {}
         self._per_group: dict[str, int] = {}
+        self._attached: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -47,7 +48,16 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def has_group(self, group: str) -> bool:
-        return group in self._per_group
+        return group in self._per_group or group in self._attached
+
+    def attached(self, group: str) -> None:
+        """A reader of this process, which has no requests and no epochs."""
+        self._attached[group] = self._attached.get(group, 0) + 1
+
+    def detached(self, group: str) -> None:
+        self._attached[group] -= 1
+        if not self._attached[group]:
+            del self._attached[group]
 
     def begin(
         self, key: SessionKey, peer: str, parts: Iterable[SharePartitionId], sessions_max: int

@@ -83,6 +83,7 @@ class ShareStateCoordinator:
         )
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        await self.topic.ensure()
         states: list[ShareState] = []
 
         def decide(machine: ShareStateMachine) -> list[CoordinatorRecord]:

@@ -60,7 +60,7 @@ async def share_fetch(request: wire.ShareFetchRequest, context: Context) -> wire
         )
         if acknowledged:
             limits = limits._replace(wait_ms=0)  # there is something to tell already
-        fetched = await ShareFetch(shares, group, member, limits).run(session.in_turn())
+        fetched = await ShareFetch(shares, group, member, limits, context.hold).run(session.in_turn())
     named = list(session.parts) if session and request.share_session_epoch == INITIAL_EPOCH else []
     response.responses = _fetch_topics(named, acknowledged, fetched, context)
     response.node_endpoints = [

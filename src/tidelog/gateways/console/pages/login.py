@@ -1,4 +1,4 @@
-"""Log in and log out: a form, a button for the OpenID Connect provider, and the session cookie.
+"""Log in and log out: a form, buttons for the OpenID Connect provider and for Kerberos, and the session cookie.
 
 Both forms carry the console's token, and the guard refuses what a page of another origin sends.  So every form of the
 console is protected twice against pages of other sites, and the session needs no token of its own.  The session's cookie is
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tidelog.config.oauth import OidcSettings
+from tidelog.config import BrokerConfig
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.oidc import BEGUN_MS_MAX, LoginFailed, OidcLogin
 from tidelog.gateways.console.oidc import COOKIE as OIDC_COOKIE
@@ -22,13 +22,16 @@ from tidelog.gateways.console.oidc import COOKIE_PATH as OIDC_ADDRESS
 from tidelog.gateways.console.parts.forms import field, form, sent
 from tidelog.gateways.console.parts.layout import bare_page, notice, redirect
 from tidelog.gateways.console.parts.markup import Markup, h, path
-from tidelog.gateways.http.authentication import SESSION_COOKIE, SESSION_MS_MAX, Authentication
+from tidelog.gateways.http.authentication import NEGOTIATE, SESSION_COOKIE, SESSION_MS_MAX, Authentication
 from tidelog.gateways.http.guard import AUTHENTICATION, at_most
 from tidelog.gateways.http.problem import Problem
 
 log = logging.getLogger("tidelog.login")
 
 ADDRESS = path("login")
+TICKET_ADDRESS = f"{ADDRESS}/kerberos"
+NO_TICKET = "The browser has sent no ticket: after kinit, allow it to send tickets to this address."
+BAD_TICKET = "The ticket does not count."
 FORM_BYTES_MAX = 65_536
 
 
@@ -36,7 +39,7 @@ def routes(console: Console) -> list[Route]:
     """Without what other pages get: nothing here shows the cluster, or starts to poll it."""
 
     def page(request: Request, following: str, problem: str = "", status: int = 200) -> Response:
-        return _page(request, following, console.around.config.oidc, problem, status)
+        return _page(request, following, console.around.config, problem, status)
 
     async def show(request: Request) -> Response:
         if not console.around.config.http_logs_in:
@@ -61,9 +64,28 @@ def routes(console: Console) -> list[Route]:
             return page(request, following, text, 403 if problem.status == 401 else problem.status)
         return _opened(request, following, authentication.open_console(identity))
 
+    async def show_ticket(request: Request) -> Response:
+        if not console.around.config.http_negotiates:
+            return redirect(ADDRESS)
+        following = _next(request.query_params.get("next", ""))
+        authentication: Authentication = request.scope[AUTHENTICATION]
+        scheme, _, ticket = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != NEGOTIATE.lower():
+            # The browser asks again, with a ticket if it has one; otherwise it shows this page.
+            answer = page(request, following, NO_TICKET, 401)
+            answer.headers["www-authenticate"] = NEGOTIATE
+            return answer
+        try:
+            identity = await authentication.ticket_holder(request.scope, ticket.strip())
+        except Problem as problem:
+            shown = BAD_TICKET if problem.status == 401 else problem.message
+            return page(request, following, shown, 403 if problem.status == 401 else problem.status)
+        return _opened(request, following, authentication.open_console(identity))
+
     return [
         Route(ADDRESS, show),
         Route(ADDRESS, log_in, methods=["POST"]),
+        Route(TICKET_ADDRESS, show_ticket),
         *_oidc_routes(OidcLogin(console.around.services), page),
     ]
 
@@ -141,12 +163,14 @@ def _next(given: str) -> str:
     return given if given == "/" or given.startswith("/console/") else "/"
 
 
-def _page(request: Request, following: str, oidc: OidcSettings | None, problem: str, status: int) -> Response:
+def _page(request: Request, following: str, config: BrokerConfig, problem: str, status: int) -> Response:
+    oidc = config.oidc
     return bare_page(
         request,
         "Log in",
         notice(problem, "bad") if problem else None,
-        _provider_link(oidc, following) if oidc is not None else None,
+        _other_login(f"Log in with {oidc.name}", OIDC_ADDRESS, following) if oidc is not None else None,
+        _other_login("Log in with Kerberos", TICKET_ADDRESS, following) if config.http_negotiates else None,
         form(
             request,
             ADDRESS,
@@ -163,7 +187,6 @@ def _page(request: Request, following: str, oidc: OidcSettings | None, problem: 
     )
 
 
-def _provider_link(oidc: OidcSettings, following: str) -> Markup:
+def _other_login(label: str, address: str, following: str) -> Markup:
     """A link and no form: the policy of the page lets no form lead to another site."""
-    address = f"{OIDC_ADDRESS}?{urlencode({'next': following})}"
-    return h.p(h.a(f"Log in with {oidc.name}", href=address, class_="button main"))
+    return h.p(h.a(label, href=f"{address}?{urlencode({'next': following})}", class_="button main"))
