@@ -11,16 +11,16 @@ from tidelog.connect.connector import (
     SourceBatch,
     Unavailable,
 )
-from tidelog.connect.records import ConnectRecord, Schema
+from tidelog.connect.records import ConnectRecord, ConnectSchema
 from tidelog.connect.settings import ConnectorConfig, connect_settings
 
 __all__ = [
     "ConnectError",
     "ConnectRecord",
+    "ConnectSchema",
     "ConnectorConfig",
     "Outdated",
     "RecordRefused",
-    "Schema",
     "Sink",
     "Source",
     "SourceBatch",

@@ -12,7 +12,7 @@ import json
 import uuid
 from typing import Any, Protocol
 
-from tidelog.connect.records import Schema
+from tidelog.connect.records import ConnectSchema
 from tidelog.connect.settings import ConnectorConfig
 from tidelog.errors import InvalidConfig
 
@@ -31,8 +31,8 @@ class NotConverted(ValueError):
 
 
 class Converter(Protocol):
-    def to_bytes(self, schema: Schema | None, value: Any) -> bytes | None: ...
-    def to_object(self, data: bytes | None) -> tuple[Schema | None, Any]: ...
+    def to_bytes(self, schema: ConnectSchema | None, value: Any) -> bytes | None: ...
+    def to_object(self, data: bytes | None) -> tuple[ConnectSchema | None, Any]: ...
 
 
 def converter_of(config: ConnectorConfig, which: str) -> Converter:
@@ -65,7 +65,7 @@ class JsonConverter:
     def __init__(self, with_schemas: bool) -> None:
         self._with_schemas = with_schemas
 
-    def to_bytes(self, schema: Schema | None, value: Any) -> bytes | None:
+    def to_bytes(self, schema: ConnectSchema | None, value: Any) -> bytes | None:
         if value is None and not (self._with_schemas and schema is not None):
             return None
         try:
@@ -76,7 +76,7 @@ class JsonConverter:
             text = f'{{"schema":{"null" if schema is None else schema.text},"payload":{text}}}'
         return text.encode("utf-8", "surrogatepass")
 
-    def to_object(self, data: bytes | None) -> tuple[Schema | None, Any]:
+    def to_object(self, data: bytes | None) -> tuple[ConnectSchema | None, Any]:
         if data is None:
             return None, None
         try:
@@ -95,33 +95,33 @@ class JsonConverter:
         if value["schema"] is None:
             return None, value["payload"]
         try:
-            return Schema.of_json(value["schema"]), value["payload"]
+            return ConnectSchema.of_json(value["schema"]), value["payload"]
         except (ValueError, AttributeError) as problem:
             raise NotConverted(f"not a schema of Connect: {problem}") from None
 
 
 class StringConverter:
-    def to_bytes(self, schema: Schema | None, value: Any) -> bytes | None:
+    def to_bytes(self, schema: ConnectSchema | None, value: Any) -> bytes | None:
         if value is None:
             return None
         return value.encode() if isinstance(value, str) else _encode(value).encode()
 
-    def to_object(self, data: bytes | None) -> tuple[Schema | None, Any]:
+    def to_object(self, data: bytes | None) -> tuple[ConnectSchema | None, Any]:
         if data is None:
             return None, None
         try:
-            return Schema("string", optional=True), data.decode()
+            return ConnectSchema("string", optional=True), data.decode()
         except UnicodeDecodeError:
             raise NotConverted("not UTF-8 text") from None
 
 
 class BytesConverter:
-    def to_bytes(self, schema: Schema | None, value: Any) -> bytes | None:
+    def to_bytes(self, schema: ConnectSchema | None, value: Any) -> bytes | None:
         if value is None or isinstance(value, bytes):
             return value
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
         raise NotConverted(f"the bytes converter takes bytes, not a {type(value).__name__}")
 
-    def to_object(self, data: bytes | None) -> tuple[Schema | None, Any]:
-        return Schema("bytes", optional=True), data
+    def to_object(self, data: bytes | None) -> tuple[ConnectSchema | None, Any]:
+        return ConnectSchema("bytes", optional=True), data

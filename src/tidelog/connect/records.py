@@ -13,10 +13,10 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True)
-class Schema:
+class ConnectSchema:
     """A schema of Kafka Connect.  `type`: int8 to int64, float32, float64, boolean, string, bytes, array, map, struct.
 
-    Schema("struct", fields={"id": Schema("int64"), "name": Schema("string", optional=True)})
+    ConnectSchema("struct", fields={"id": ConnectSchema("int64"), "name": ConnectSchema("string", optional=True)})
     """
 
     type: str
@@ -24,9 +24,9 @@ class Schema:
     name: str | None = None
     version: int | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
-    fields: Mapping[str, Schema] = field(default_factory=dict)
-    items: Schema | None = None
-    keys: Schema | None = None
+    fields: Mapping[str, ConnectSchema] = field(default_factory=dict)
+    items: ConnectSchema | None = None
+    keys: ConnectSchema | None = None
 
     def __hash__(self) -> int:
         return id(self)
@@ -54,7 +54,7 @@ class Schema:
         return json.dumps(self.json(), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
-    def of_json(cls, given: Any) -> Schema:
+    def of_json(cls, given: Any) -> ConnectSchema:
         """The other way; raises `ValueError` for what is no schema."""
         if not isinstance(given, dict) or not isinstance(given.get("type"), str):
             raise ValueError("a schema is an object with a type")
@@ -80,8 +80,8 @@ class ConnectRecord:
     topic: str
     key: Any = None
     value: Any = None
-    key_schema: Schema | None = None
-    value_schema: Schema | None = None
+    key_schema: ConnectSchema | None = None
+    value_schema: ConnectSchema | None = None
     headers: Headers = ()
     timestamp: int | None = None
     partition: int | None = None

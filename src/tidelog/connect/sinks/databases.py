@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from tidelog.connect.connector import ConnectError, Unavailable
-from tidelog.connect.records import Schema
+from tidelog.connect.records import ConnectSchema
 from tidelog.connect.settings import ConnectorConfig
 from tidelog.errors import InvalidConfig
 
@@ -31,7 +31,7 @@ class Database(Protocol):
 
     def quote(self, name: str) -> str: ...
     def upsert(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str: ...
-    def type_of(self, schema: Schema | None, value: Any, in_key: bool) -> str: ...
+    def type_of(self, schema: ConnectSchema | None, value: Any, in_key: bool) -> str: ...
     def value(self, value: Any) -> Any: ...
     def problem(self, problem: Exception) -> Exception:
         """`Unavailable`, `RowProblem`, or a `ConnectError` for what a person has to mend."""
@@ -77,7 +77,7 @@ class SqliteDatabase:
     def upsert(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
         return _on_conflict(_quoted, self.mark, table, columns, key)
 
-    def type_of(self, schema: Schema | None, value: Any, in_key: bool) -> str:
+    def type_of(self, schema: ConnectSchema | None, value: Any, in_key: bool) -> str:
         kind = _kind(schema, value)
         return {"int": "INTEGER", "boolean": "INTEGER", "float": "REAL", "bytes": "BLOB"}.get(kind, "TEXT")
 
@@ -155,7 +155,7 @@ class PostgresDatabase:
     def upsert(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
         return _on_conflict(self.quote, self.mark, table, columns, key)
 
-    def type_of(self, schema: Schema | None, value: Any, in_key: bool) -> str:
+    def type_of(self, schema: ConnectSchema | None, value: Any, in_key: bool) -> str:
         named = _POSTGRES_NAMED.get(schema.name or "") if schema is not None else None
         if named is not None:
             return named
@@ -200,7 +200,7 @@ _POSTGRES_NAMED = {
 }
 
 
-def _kind(schema: Schema | None, value: Any) -> str:
+def _kind(schema: ConnectSchema | None, value: Any) -> str:
     if schema is not None:
         if schema.type in ("struct", "array", "map"):
             return "json"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.connect.connector import RecordRefused
-from tidelog.connect.records import ConnectRecord, Schema
+from tidelog.connect.records import ConnectRecord, ConnectSchema
 from tidelog.connect.settings import ConnectorConfig
 from tidelog.errors import InvalidConfig
 
@@ -23,7 +23,7 @@ class RowChange:
     row: dict[str, Any] | None
     """All columns, those of the key too; None deletes the row."""
     record: ConnectRecord
-    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    schemas: Mapping[str, ConnectSchema] = field(default_factory=dict)
 
 
 class RowRules:
@@ -61,7 +61,7 @@ class RowRules:
                 f"a row needs a value with fields, and this one is a {type(record.value).__name__}", record
             )
         key = self._key(record)
-        schemas: dict[str, Schema] = {}
+        schemas: dict[str, ConnectSchema] = {}
         for schema in (record.key_schema, record.value_schema):
             if schema is not None:
                 schemas.update(schema.fields)

@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping
 
 from tidelog.connect.connector import ConnectError, Position, Positions, Source, SourceBatch, Unavailable
-from tidelog.connect.records import ConnectRecord, Schema
+from tidelog.connect.records import ConnectRecord, ConnectSchema
 from tidelog.connect.settings import ConnectorConfig, connect_settings
 from tidelog.connect.state.store import position_key
 
 CHUNK_BYTES = 1 << 20
-TEXT = Schema("string")
+TEXT = ConnectSchema("string")
 
 
 class FileSource(Source):
