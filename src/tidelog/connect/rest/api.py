@@ -21,7 +21,7 @@ from tidelog import errors
 from tidelog.connect.plugins import check_all, is_source, problems_of
 from tidelog.connect.rest import answers, changes
 from tidelog.connect.rest.bodies import object_of
-from tidelog.connect.rest.changes import Refused
+from tidelog.connect.rest.changes import RequestRefused
 from tidelog.connect.rest.offsets import OffsetsApi
 from tidelog.connect.rest.other_workers import ask_others
 from tidelog.connect.state.connectors import PAUSED, STARTED, STOPPED, ConnectorsState
@@ -72,7 +72,7 @@ class ConnectApi:
             ("PUT", "/admin/loggers/{logger}", self.set_logger),
         ]
         routes = [Route(path, _guarded(handler), methods=[method]) for method, path, handler in table]
-        handlers: Any = {Refused: _refused, HTTPException: _not_found, errors.TidelogError: _failed}
+        handlers: Any = {RequestRefused: _refused, HTTPException: _not_found, errors.TidelogError: _failed}
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def root(self, request: Request) -> Response:
@@ -103,10 +103,10 @@ class ConnectApi:
         body = await object_of(request)
         name, settings = body.get("name"), body.get("config")
         if not isinstance(name, str) or not isinstance(settings, dict):
-            raise Refused(400, 'a connector is {"name": ..., "config": {...}}')
+            raise RequestRefused(400, 'a connector is {"name": ..., "config": {...}}')
         initial = body.get("initial_state", STARTED)
         if initial not in (STARTED, PAUSED, STOPPED, "RUNNING"):
-            raise Refused(400, f"initial_state cannot be {initial!r}: use RUNNING, PAUSED or STOPPED")
+            raise RequestRefused(400, f"initial_state cannot be {initial!r}: use RUNNING, PAUSED or STOPPED")
         checked = await self._checked(name, settings)
         initial = STARTED if initial == "RUNNING" else initial
         owners = self._store.status.owners()
@@ -116,17 +116,17 @@ class ConnectApi:
 
     async def _checked(self, name: str, settings: dict[str, Any]) -> dict[str, str]:
         if not name.strip() or len(name) > NAME_CHARS_MAX or any(char in name for char in "/\\\n\r\0"):
-            raise Refused(400, f"{name[:NAME_CHARS_MAX]!r} cannot be the name of a connector")
+            raise RequestRefused(400, f"{name[:NAME_CHARS_MAX]!r} cannot be the name of a connector")
         texts = {key: answers.text_of(value) for key, value in settings.items() if value is not None}
         if texts.setdefault("name", name) != name:
-            raise Refused(
+            raise RequestRefused(
                 400,
                 f"Connector name configuration ({texts['name']}) doesn't match connector name in the URL ({name})",
             )
         try:
             await asyncio.to_thread(lambda: check_all(self._worker.plugins.of(texts), texts))
         except errors.InvalidConfig as problem:
-            raise Refused(400, str(problem)) from None
+            raise RequestRefused(400, str(problem)) from None
         return texts
 
     async def describe(self, request: Request) -> Response:
@@ -213,7 +213,7 @@ class ConnectApi:
         tasks = answers.status(self._worker, request.path_params["name"])["tasks"]
         number = request.path_params["task"]
         if number >= len(tasks):
-            raise Refused(404, f"No status found for task {request.path_params['name']}-{number}")
+            raise RequestRefused(404, f"No status found for task {request.path_params['name']}-{number}")
         return JSONResponse(tasks[number])
 
     async def logs(self, request: Request) -> Response:
@@ -251,7 +251,7 @@ class ConnectApi:
         try:
             return self._worker.plugins.find(request.path_params["plugin"])
         except errors.InvalidConfig as problem:
-            raise Refused(404, str(problem)) from None
+            raise RequestRefused(404, str(problem)) from None
 
     async def loggers(self, request: Request) -> Response:
         names = [name for name in logging.root.manager.loggerDict if name.startswith("tidelog")]
@@ -264,7 +264,7 @@ class ConnectApi:
         name, wanted = request.path_params["logger"], str((await object_of(request)).get("level", "")).lower()
         wanted = {"warn": "warning", "trace": "debug", "fatal": "critical"}.get(wanted, wanted)
         if wanted not in LEVELS or (name != "root" and not name.startswith("tidelog")):
-            raise Refused(404, f"invalid log level {wanted!r} or logger {name!r}")
+            raise RequestRefused(404, f"invalid log level {wanted!r} or logger {name!r}")
         logging.getLogger(None if name == "root" else name).setLevel(LEVELS[wanted])
         return JSONResponse([name])
 
@@ -273,7 +273,7 @@ def _guarded(handler: Handler) -> Handler:
     async def guarded(request: Request) -> Response:
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-            raise Refused(403, f"requests of pages of {origin} are not answered")
+            raise RequestRefused(403, f"requests of pages of {origin} are not answered")
         return await handler(request)
 
     return guarded
@@ -284,7 +284,7 @@ def _answer(status: int, message: str) -> Response:
 
 
 async def _refused(_: Request, problem: Exception) -> Response:
-    assert isinstance(problem, Refused)
+    assert isinstance(problem, RequestRefused)
     return _answer(problem.status, str(problem))
 
 

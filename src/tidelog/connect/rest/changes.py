@@ -17,7 +17,7 @@ from tidelog.connect.state.connectors import (
 from tidelog.connect.state.store import Records
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The answer to a request: a status and a message, in Kafka Connect's words."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -28,7 +28,7 @@ class Refused(Exception):
 def entry_of(state: ConnectorsState, name: str) -> ConnectorEntry:
     entry = state.connectors.get(name)
     if entry is None:
-        raise Refused(404, f"Connector {name} not found")
+        raise RequestRefused(404, f"Connector {name} not found")
     return entry
 
 
@@ -41,7 +41,7 @@ def create(
     owners: Mapping[int, str],
 ) -> Records:
     if name in state.connectors:
-        raise Refused(409, f"Connector {name} already exists")
+        raise RequestRefused(409, f"Connector {name} already exists")
     return {f"connector-{name}": connector_record(settings, state.free_slots(1, slots, owners)[0], initial)}
 
 
@@ -72,7 +72,7 @@ def restart(state: ConnectorsState, name: str, numbers: set[int] | None) -> Reco
         return {f"tasks-{name}": tasks_record(replace(entry, planned=-1, restarts=entry.restarts + 1))}
     unknown = numbers - set(range(len(entry.tasks)))
     if unknown:
-        raise Refused(404, f"Unknown task: {name}-{min(unknown)}")
+        raise RequestRefused(404, f"Unknown task: {name}-{min(unknown)}")
     tasks = [
         replace(task, restarts=task.restarts + (number in numbers)) for number, task in enumerate(entry.tasks)
     ]

@@ -12,7 +12,7 @@ from tidelog import errors
 from tidelog.aio import Admin, TopicPartition
 from tidelog.connect.rest.answers import kind_of
 from tidelog.connect.rest.bodies import object_of
-from tidelog.connect.rest.changes import Refused, entry_of
+from tidelog.connect.rest.changes import RequestRefused, entry_of
 from tidelog.connect.state.connectors import STOPPED, ConnectorEntry
 from tidelog.connect.tasks.sink_task import group_of
 from tidelog.connect.worker import ConnectWorker
@@ -47,12 +47,12 @@ class OffsetsApi:
     def _stopped(self, request: Request) -> ConnectorEntry:
         entry = entry_of(self._store.connectors, request.path_params["name"])
         if entry.target != STOPPED:
-            raise Refused(
+            raise RequestRefused(
                 400,
                 "Connectors must be in the STOPPED state before their offsets can be modified: PUT .../stop first",
             )
         if kind_of(self._worker, entry) == "sink" and self._worker.plugins.of(entry.settings).TRANSACTIONAL:  # type: ignore[union-attr]
-            raise Refused(
+            raise RequestRefused(
                 400,
                 "This sink keeps its offsets in the target, beside the rows: change them there, in the table of "
                 "offsets.table",
@@ -65,9 +65,9 @@ class OffsetsApi:
         try:
             pairs = [(dict(each["partition"]), each["offset"]) for each in given or ()]
         except (TypeError, KeyError, ValueError):
-            raise Refused(400, 'send {"offsets": [{"partition": {...}, "offset": {...}}]}') from None
+            raise RequestRefused(400, 'send {"offsets": [{"partition": {...}, "offset": {...}}]}') from None
         if not pairs:
-            raise Refused(400, "Partitions / offsets need to be provided for an alter offsets request")
+            raise RequestRefused(400, "Partitions / offsets need to be provided for an alter offsets request")
         if kind_of(self._worker, entry) == "source":
             await self._store.write_source_offsets(entry.name, pairs)
         else:
@@ -83,7 +83,7 @@ class OffsetsApi:
                 for where, offset in pairs
             }
         except (KeyError, TypeError, ValueError):
-            raise Refused(
+            raise RequestRefused(
                 400, "a sink's partition has kafka_topic and kafka_partition, and its offset kafka_offset"
             ) from None
         group = group_of(self._store.options.group, entry.name)
