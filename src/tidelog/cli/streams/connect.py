@@ -12,16 +12,14 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import (
-    BOOTSTRAP,
-    Failure,
-    answer_options,
+from tidelog.cli.connection.options import (
+    bootstrap_option,
     command_config_option,
-    command_help,
-    pairs,
-    run,
+    json_option,
+    timeout_option,
 )
+from tidelog.cli.output import print_json, print_table
+from tidelog.cli.session import Failure, command_help, pairs, run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,7 +69,8 @@ def worker_options(command: F) -> F:
 
     wrapped = with_session
     for option in (
-        *answer_options("worker"),
+        json_option,
+        timeout_option("worker"),
         click.option(
             "--worker",
             envvar="TIDELOG_CONNECT",
@@ -115,16 +114,8 @@ tidelog connect worker --bootstrap b1:9092,b2:9092 --listen 10.0.0.5:8083 --plug
 """,
     )
 )
-@click.option(
-    "--bootstrap",
-    envvar="TIDELOG_BOOTSTRAP",
-    default=BOOTSTRAP,
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT[,...]",
-    help="A bootstrap broker, or several separated by commas.",
-)
-@command_config_option("A properties file with the log-in: security.protocol, sasl.* and ssl.*.")
+@bootstrap_option
+@command_config_option
 @click.option(
     "--group",
     default="connect",
@@ -178,7 +169,7 @@ def worker(
 ) -> None:
     import logging
 
-    from tidelog.cli.command_config import read_security
+    from tidelog.cli.connection.command_config import read_security
     from tidelog.config.listener import parse_address
     from tidelog.connect.plugins import Plugins
     from tidelog.connect.rest.serving import serve
