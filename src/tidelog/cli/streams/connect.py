@@ -321,7 +321,9 @@ def describe(session: WorkerSession, name: str) -> None:
 
 
 @connect.command(
-    help=command_help("Pause a connector: its tasks stop until it is resumed.", "tidelog connect pause lines")
+    help=command_help(
+        "Pause a connector: its tasks stop until it is resumed.", "tidelog connect pause lines", "{}"
+    )
 )
 @_name
 @worker_options
@@ -330,7 +332,7 @@ def pause(session: WorkerSession, name: str) -> None:
 
 
 @connect.command(
-    help=command_help("Resume a connector that is paused or stopped.", "tidelog connect resume lines")
+    help=command_help("Resume a connector that is paused or stopped.", "tidelog connect resume lines", "{}")
 )
 @_name
 @worker_options
@@ -339,7 +341,9 @@ def resume(session: WorkerSession, name: str) -> None:
 
 
 @connect.command(
-    help=command_help("Stop a connector, so that its offsets can be changed.", "tidelog connect stop lines")
+    help=command_help(
+        "Stop a connector, so that its offsets can be changed.", "tidelog connect stop lines", "{}"
+    )
 )
 @_name
 @worker_options
@@ -351,6 +355,7 @@ def stop(session: WorkerSession, name: str) -> None:
     help=command_help(
         "Restart a connector and its tasks, also those that failed.",
         "tidelog connect restart lines\ntidelog connect restart lines --failed",
+        "{}",
     )
 )
 @_name
@@ -382,6 +387,7 @@ def logs(session: WorkerSession, name: str) -> None:
     help=command_help(
         "Delete a connector.  Its topics and the offsets of a source are kept: created anew, it goes on.",
         "tidelog connect delete lines",
+        "{}",
     )
 )
 @_name
