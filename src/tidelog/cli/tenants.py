@@ -323,12 +323,9 @@ class _TenantSubjects:
     """Of the schema registry, soft-deleted ones included."""
 
     def __init__(self, session: CommandSession, urls: str, name: str) -> None:
-        from tidelog.cli.command_config import RegistryLogin, read_registry_login
         from tidelog.cli.schemas import RegistrySession
 
-        config = session.command_config
-        login = RegistryLogin() if config is None else read_registry_login(config)
-        self._asking = RegistrySession(urls, session.timeout_ms, session.json, login)
+        self._asking = RegistrySession(urls, session.timeout_ms, session.json, session.login.registry_login())
         self._prefix = prefix_of(name)
 
     def names(self) -> list[str]:
