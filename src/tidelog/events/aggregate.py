@@ -28,12 +28,12 @@ def applies(*events: type) -> Callable[[F], F]:
 
 def handlers_of(owner: type) -> dict[type, str]:
     """Event -> name of the method that is marked for it; that of a subclass counts."""
-    found: dict[type, str] = {}
+    handlers: dict[type, str] = {}
     for base in reversed(owner.__mro__):
         for name, member in vars(base).items():
             for kind in getattr(member, _APPLIES, ()):
-                found[kind] = name
-    return found
+                handlers[kind] = name
+    return handlers
 
 
 class Aggregate:

@@ -91,7 +91,7 @@ def encode(events: Sequence[Any], meta: Mapping[str, Any]) -> bytes:
         text = json.dumps({"events": written, "meta": dict(meta)}, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as problem:
         raise EventError(
-            f"an event of {', '.join(type(one).__name__ for one in events)} is no JSON: {problem}"
+            f"an event of {', '.join(type(instance).__name__ for instance in events)} is no JSON: {problem}"
         ) from None
     return text.encode()
 
