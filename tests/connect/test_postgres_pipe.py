@@ -24,7 +24,8 @@ SCHEMA = """
 CREATE TABLE goods (
   id bigint PRIMARY KEY, name text, price numeric(12, 3), any_number numeric, day date, at timestamp, zoned timestamptz,
   clock time, data bytea, tags text[], more jsonb, flag boolean, long_text text, real_number float8, small smallint,
-  mark uuid, span interval, bits bit(3))
+  mark uuid, span interval, bits bit(3));
+ALTER TABLE goods REPLICA IDENTITY FULL
 """
 
 
