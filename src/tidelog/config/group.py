@@ -17,6 +17,7 @@ from tidelog.config.tables.groups import GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.errors import InvalidConfig
 
 BY_DURATION = "by_duration:"
+UNLIMITED = -1
 _DURATION = re.compile(
     r"([+-]?)P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
     re.IGNORECASE | re.ASCII,
@@ -46,7 +47,7 @@ class GroupConfig:
         for name in _NAMES:
             own = overrides.get(name)
             value = inherited(name, broker) if own is None else GROUP_SETTINGS[name].parse(own)
-            if own is not None and isinstance(value, int):
+            if own is not None and isinstance(value, int) and value != UNLIMITED:
                 least, most = _bounds(name, broker)
                 value = max(value, least) if least is not None else value
                 value = min(value, most) if most is not None else value
@@ -63,7 +64,7 @@ def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         value = find(GROUP_SETTINGS, name, "group setting").accept(text)
         if name == "share.auto.offset.reset":
             check_offset_reset(text)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value != UNLIMITED:
             least, most = _bounds(name, broker)
             if least is not None and value < least:
                 raise InvalidConfig(f"{name} must be greater than or equal to {_bound_name(name, 'min')}")

@@ -6,12 +6,13 @@ checked by the door through which a request came."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from uuid import UUID
 
 from tidelog import errors
+from tidelog.groups.share.dead_letters import DeadLetterRoute
 from tidelog.groups.share.group_state import ShareKey
 from tidelog.groups.share.in_flight import FINISHED, RecordState
 from tidelog.groups.share.led_partition import LedSharePartition
@@ -93,6 +94,10 @@ class Queues:
             if partition.leader is not None and (chosen is None or partition.index in chosen):
                 leaders.setdefault(partition.leader, []).append(partition.index)
         return {node: tuple(parts) for node, parts in leaders.items()}
+
+    def route_dead_letters(self, routes: Callable[[str, str], DeadLetterRoute | None]) -> None:
+        """By topic and group: a door's own way for dead letters, on the broker that leads their partition."""
+        self._shares.letters.routes = routes
 
     # Looking at a queue
 

@@ -7,11 +7,13 @@ pipelined on one connection land in the order they were sent.  Called by handler
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.log.acceptance import sound
 from tidelog._speed.log.append import NativePartition
+from tidelog._speed.log.batch import Header
 from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
@@ -59,6 +61,7 @@ class HostedPartition(NativePartition):
         "_rules",
         "_told",
         "_unstable",
+        "admissions",
         "in_sync_here",
         "index",
         "name",
@@ -92,6 +95,8 @@ class HostedPartition(NativePartition):
         # The leader's last word on what is committed, and where its log starts.
         self._told = Offset(0), Offset(0)
         self.replica_count = 1
+        # By share group: whether a queue takes a batch of this size; raises PolicyViolation.
+        self.admissions: dict[str, Callable[[Header, int], None]] = {}
         self._unstable: int | None = None  # as it was when readers were last told
         self.in_sync_here = False  # whether this replica is in the stored in-sync set
         self._set_rules(log.config)
@@ -214,12 +219,20 @@ class HostedPartition(NativePartition):
                 if enlisted is None:
                     raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
                 log.producers.check_begin(header, enlisted.from_the_first)
+        if self._rules.admissions:
+            self._admit(header, len(data))
         base = log.next
         pending = self.append_led(data, header, max_timestamp_at, now_ms)
         if pending is not None:
             self._wait_for_sync(pending, len(data))
         end = base + header.last_offset_delta + 1
         return _appended(Appended, (base, end, append_time, pending, state.epoch))
+
+    def _admit(self, header: Header, size: int) -> None:
+        if len(self.admissions) < self._rules.admissions:
+            raise errors.LeaderNotAvailable(f"{self.name}: the state of the queue is being loaded: try again")
+        for admit in self.admissions.values():
+            admit(header, size)
 
     def append_own(self, data: bytearray) -> Appended:
         """A batch that this broker made itself and that needs no checks: a coordinator's records, or a marker.  It is for

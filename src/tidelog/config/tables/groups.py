@@ -21,8 +21,8 @@ share.auto.offset.reset string latest built
   Where a share group starts on a partition it has not read yet.
 share.dead.letter.topic string "" built
   Topic that gets the records a share group gives up; none when empty.
-share.delivery.count.limit int 5 2.. built
-  How often a record is delivered before it is given up.
+share.delivery.count.limit int 5 -1|2.. built
+  How often a record is delivered before it is given up; -1 is no limit.
 share.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of the share group's members.
 share.isolation.level string read_uncommitted read_committed|read_uncommitted built

@@ -61,6 +61,14 @@ preallocate boolean false built
   Reserve the whole segment file when it is created.
 queue.groups list "" built unlisted
   Share groups that the topic is a queue for: they start at its first record, whatever share.auto.offset.reset says.
+queue.max.bytes long -1 -1.. built unlisted
+  Bytes of records that may wait in one partition of a queue; -1 is no limit.
+queue.max.records long -1 -1.. built unlisted
+  Records that may wait in one partition of a queue; -1 is no limit.  Acquired records do not count.
+queue.overflow string drop-head drop-head|reject-publish built unlisted
+  What happens when a queue is too long: its oldest records are given up, or new ones are refused.
+queue.ttl.ms long -1 -1.. built unlisted
+  Time after its timestamp at which a record that no share group has acquired is given up; -1 is no limit.
 remote.log.copy.disable boolean false of:tiers
   Stop copying segments to remote storage.
 remote.log.delete.on.disable boolean false of:tiers

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
+from tidelog.groups.share.expiry import expiry_of
 from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.log_window import AbortedRange, window
 from tidelog.groups.share.partition import AcquiredRange, AcquireRequest, ShareTerms
 from tidelog.groups.share.partitions import SharePartitions
+from tidelog.groups.share.queue_limits import trim
 from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.storage.fetched_log import NotHereYet, Records
@@ -129,6 +131,7 @@ class ShareFetch:
         config = led.config()
         log = led.partition.log
         led.state.log_started(log.start)
+        trim(led)
         terms = led.terms()
         if not led.state.has_room(terms) or (left <= 0 and not first):
             return None
@@ -153,7 +156,8 @@ class ShareFetch:
             except errors.KafkaStorageError as problem:
                 self._results[led.key.topic_id, led.key.partition] = problem
                 continue
-            seen = window(data, records.offset, self._aborted(records))
+            expiry = expiry_of(led.partition.log.config, self._shares.clock.now_ms())
+            seen = window(data, records.offset, self._aborted(records), expiry)
             wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict, limits.keeps)
             grant = led.acquire(wish, seen.spans, records.terms)
             if grant.acquired:

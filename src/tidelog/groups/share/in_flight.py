@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 NOBODY = ""
@@ -22,6 +22,15 @@ class RecordState(IntEnum):
     ACKNOWLEDGED = 2
     ARCHIVING = 3  # never delivered again, but not yet copied to the dead letter topic
     ARCHIVED = 4
+
+
+class LetterReason(Enum):
+    """Why a record is given up."""
+
+    REJECTED = "rejected"
+    USED_UP = "delivery count limit reached"
+    EXPIRED = "expired"
+    TOO_MANY = "queue length limit reached"
 
 
 FINISHED = frozenset((RecordState.ACKNOWLEDGED, RecordState.ARCHIVED))
@@ -39,7 +48,7 @@ class StateBatch(NamedTuple):
 class InFlightRun:
     """`to` is the next state while a change is being persisted: no other request may change the run until then."""
 
-    __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "rejected", "state", "to")
+    __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "reason", "state", "to")
 
     def __init__(self, first: int, last: int, state: RecordState, deliveries: int) -> None:
         self.first = first
@@ -48,7 +57,7 @@ class InFlightRun:
         self.deliveries = deliveries  # including the present one
         self.member = NOBODY  # the member that has acquired the run
         self.deadline_ms = 0  # the end of the acquisition lock
-        self.rejected = False
+        self.reason: LetterReason | None = None  # not persisted
         self.to: RecordState | None = None
 
     def __repr__(self) -> str:
@@ -80,7 +89,7 @@ class InFlightRun:
         return (
             self.deliveries == other.deliveries
             and self.member == other.member
-            and self.rejected == other.rejected
+            and self.reason is other.reason
             and (self.state is not RecordState.ACQUIRED or self.deadline_ms == other.deadline_ms)
         )
 
@@ -134,7 +143,7 @@ class InFlightRuns:
         if run.first < offset <= run.last:
             rest = InFlightRun(offset, run.last, run.state, run.deliveries)
             rest.member, rest.deadline_ms = run.member, run.deadline_ms
-            rest.rejected, rest.to = run.rejected, run.to
+            rest.reason, rest.to = run.reason, run.to
             run.last = offset - 1
             self._runs.insert(at + 1, rest)
 

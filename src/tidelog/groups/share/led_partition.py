@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.config.group import GroupConfig
+from tidelog.config.group import UNLIMITED, GroupConfig
 from tidelog.coordination.timers import Timers
 from tidelog.groups.share.group_state import ShareKey, StateWrite
 from tidelog.groups.share.partition import (
@@ -28,6 +28,9 @@ from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.replication.partition import HostedPartition
 
 log = logging.getLogger("tidelog.shares")
+
+
+DELIVERIES_UNLIMITED = 1 << 30
 
 
 class LedSharePartition:
@@ -60,6 +63,9 @@ class LedSharePartition:
         self._failed_before = False  # changes that are in effect already may not be persisted
         self.letters: Callable[[LedSharePartition], None] = lambda _: None
         """Called when there are dead letters to copy."""
+        self.routed: Callable[[], bool] = lambda: False
+        """Whether a door takes the dead letters, wherever the group's settings would have them."""
+        self.kept = False  # stays loaded when nobody reads it
 
     @property
     def current(self) -> bool:
@@ -70,10 +76,10 @@ class LedSharePartition:
     def terms(self) -> ShareTerms:
         config = self.config()
         return ShareTerms(
-            deliveries_max=config.share_delivery_count_limit,
+            deliveries_max=deliveries_max(config),
             locks_max=config.share_partition_max_record_locks,
             lock_ms=config.share_record_lock_duration_ms,
-            dead_letters=bool(config.share_dead_letter_topic),
+            dead_letters=bool(config.share_dead_letter_topic) or self.routed(),
             renewals=config.share_renew_acknowledge_enable,
         )
 
@@ -196,6 +202,11 @@ class LedSharePartition:
             self.copying.cancel()
         for wait in tuple(self.waits):
             wait.changed()
+
+
+def deliveries_max(config: GroupConfig) -> int:
+    limit = config.share_delivery_count_limit
+    return DELIVERIES_UNLIMITED if limit == UNLIMITED else limit
 
 
 def persister_error(problem: errors.TidelogError) -> errors.TidelogError:

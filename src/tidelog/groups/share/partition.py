@@ -14,6 +14,7 @@ from tidelog import errors
 from tidelog.groups.share.in_flight import (
     InFlightRun,
     InFlightRuns,
+    LetterReason,
     RecordCounts,
     RecordState,
     StateBatch,
@@ -21,6 +22,7 @@ from tidelog.groups.share.in_flight import (
 )
 
 THROTTLE_FROM_MIN = 2
+DELIVERIES_COUNTED = (1 << 15) - 1  # Kafka counts in 16 bits
 NO_DEADLINE = 1 << 62
 ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
 
@@ -48,12 +50,13 @@ class AcquiredRange(NamedTuple):
 
 
 class OffsetSpan(NamedTuple):
-    """The offsets of one batch of the log; `last` is inclusive.  A span without records for consumers is `empty`:
-    markers, aborted transactions, gaps that compaction left."""
+    """The offsets of one batch of the log, or of a part of it; `last` is inclusive.  A span without records for consumers
+    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up."""
 
     first: int
     last: int
     empty: bool = False
+    expired: bool = False
 
 
 class ShareTerms(NamedTuple):
@@ -138,9 +141,12 @@ class SharePartition:
         for span in spans:
             if left <= 0:
                 break
-            free = self._free_in(span, left if request.strict else None, terms)
+            free = self._free_in(span, left if request.strict and not span.expired else None, terms)
             if span.empty:
                 self._skip(free, result.skipped)
+                continue
+            if span.expired:
+                self._give_up(free, LetterReason.EXPIRED, terms, result.skipped)
                 continue
             for run in free:
                 last_chance = self._last_chance(run, terms)
@@ -150,7 +156,7 @@ class SharePartition:
                 if request.strict and run.size > left:
                     (run,) = self._runs.cut_out(run.first, run.first + left - 1)
                 run.state = RecordState.ACQUIRED
-                run.deliveries += 1
+                run.deliveries = min(run.deliveries + 1, DELIVERIES_COUNTED)
                 run.member = request.member
                 run.deadline_ms = NO_DEADLINE if request.keeps else now_ms + terms.lock_ms
                 left = 0 if alone else left - run.size
@@ -168,7 +174,8 @@ class SharePartition:
             overlapping = runs.over(span.first, min(span.last, runs.end - 1))
             for run in [run for run in overlapping if run.free]:
                 free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
-        can_grow = span.empty or runs.end - runs.start < terms.locks_max
+        at_once = span.empty or (span.expired and not terms.dead_letters)
+        can_grow = at_once or runs.end - runs.start < terms.locks_max
         if span.first <= runs.end <= span.last and can_grow:
             last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
             new = InFlightRun(runs.end, last, RecordState.AVAILABLE, 0)
@@ -180,6 +187,49 @@ class SharePartition:
         for run in free:
             run.left(RecordState.ARCHIVED)
             change.add(run, RecordState.ARCHIVED)
+
+    def _give_up(
+        self, free: list[InFlightRun], reason: LetterReason, terms: ShareTerms, change: ShareStateChange
+    ) -> None:
+        state = RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+        for run in free:
+            run.left(state)
+            run.reason = reason
+            change.add(run, state)
+
+    # Records that nobody holds, and that nobody shall get any more
+
+    def expire(self, spans: Sequence[OffsetSpan], terms: ShareTerms) -> ShareStateChange:
+        """`spans` are expired or empty, and begin with the first offset that can be acquired."""
+        change = ShareStateChange()
+        for span in spans:
+            free = self._free_in(span, None, terms)
+            if span.empty:
+                self._skip(free, change)
+            else:
+                self._give_up(free, LetterReason.EXPIRED, terms, change)
+        self._runs.tidy()
+        return change
+
+    def drop(self, count: int, end: int, reason: LetterReason, terms: ShareTerms) -> ShareStateChange:
+        """Gives up the first `count` records below `end` that can be acquired, as many as there is room for."""
+        change = ShareStateChange()
+        for run in [run for run in self._runs if run.free]:
+            if count <= 0:
+                break
+            parts = self._runs.cut_out(run.first, min(run.last, run.first + count - 1))
+            self._give_up(parts, reason, terms, change)
+            count -= sum(part.size for part in parts)
+        first = self.end
+        last = min(first + count, end) - 1
+        if terms.dead_letters:
+            last = min(last, self.start + terms.locks_max - 1)
+        if count > 0 and last >= first:
+            new = InFlightRun(first, last, RecordState.AVAILABLE, 0)
+            self._runs.extend(new)
+            self._give_up([new], reason, terms, change)
+        self._runs.tidy()
+        return change
 
     def _last_chance(self, run: InFlightRun, terms: ShareTerms) -> bool:
         return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
@@ -225,7 +275,7 @@ class SharePartition:
                 if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = max(run.deadline_ms, now_ms + terms.lock_ms)
                     continue
-                run.rejected = kind is AcknowledgeType.REJECT
+                run.reason = _reason(run, kind, terms)
                 run.to = _fate(run, kind, terms)
                 change.moves.append(run)
                 change.add(run, run.to)
@@ -262,7 +312,7 @@ class SharePartition:
         """The change could not be persisted: the member keeps the records until their lock expires."""
         for run in change.moves:
             run.to = None
-            run.rejected = False
+            run.reason = None
         self._runs.tidy()
 
     # Releasing records
@@ -287,6 +337,7 @@ class SharePartition:
         change = ShareStateChange()
         for run in runs:
             state = _fate(run, AcknowledgeType.RELEASE, terms)
+            run.reason = _reason(run, AcknowledgeType.RELEASE, terms)
             run.left(state)
             change.add(run, state)
             change.releases = change.releases or state is RecordState.AVAILABLE
@@ -342,6 +393,13 @@ def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordS
     if kind is AcknowledgeType.RELEASE and run.deliveries < terms.deliveries_max:
         return RecordState.AVAILABLE
     return RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+
+
+def _reason(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> LetterReason | None:
+    if kind is AcknowledgeType.REJECT:
+        return LetterReason.REJECTED
+    used_up = kind is AcknowledgeType.RELEASE and run.deliveries >= terms.deliveries_max
+    return LetterReason.USED_UP if used_up else None
 
 
 def _uniform(acknowledged: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:
