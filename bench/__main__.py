@@ -23,6 +23,7 @@ from bench.load import (
     idle,
     latency,
     memory,
+    processes,
     produce,
     scrape,
     security,
@@ -53,6 +54,7 @@ SCENARIOS = [
         scrape,
         hostile,
         security,
+        processes,
     )
 ]
 # Not a scenario: its figures are of the clients, on the same broker.

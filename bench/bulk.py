@@ -105,9 +105,11 @@ class BulkConsumer:
 
     The batches of a partition are all alike, so the number of bytes says how many records came."""
 
-    def __init__(self, port: int, topic: Topic, content: Batch) -> None:
+    def __init__(self, port: int | Sequence[int], topic: Topic, content: Batch) -> None:
+        """`port`: of the leader, or of each partition's own."""
+        ports = [port] * topic.partitions if isinstance(port, int) else port
         self._content = content
-        self._connections = [connect(port) for _ in range(topic.partitions)]
+        self._connections = [connect(each) for each in ports]
         self._frames = [FetchFrame(topic, number) for number in range(topic.partitions)]
         self._buffer = memoryview(bytearray(1 << 20))
 

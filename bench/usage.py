@@ -68,6 +68,18 @@ def private_mib(pid: int) -> float:
     return _status_bytes(pid, "RssAnon") / MIB
 
 
+def shared_once_mib(pid: int) -> float:
+    """The same, with what several of them share counted once."""
+    total = 0
+    for process in tree(pid):
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss_Anon:"))
+    return total / MIB
+
+
 def descriptors(pid: int) -> int:
     return sum(len(os.listdir(f"/proc/{process}/fd")) for process in tree(pid))
 

@@ -136,10 +136,11 @@ class SparingLog:
         self._log.warning(text, *values)
 
 
-def set_up(shape: str, levels: dict[str, int], node_id: int) -> None:
-    """Of the whole process, once."""
+def set_up(shape: str, levels: dict[str, int], node_id: int, among_others: bool = False) -> None:
+    """Of the whole process, once.  `among_others`: the lines of other brokers go to the same place."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(node_id) if shape == "json" else logging.Formatter(TEXT))
+    text = TEXT.replace("%(name)s", f"[broker {node_id}] %(name)s") if among_others else TEXT
+    handler.setFormatter(JsonFormatter(node_id) if shape == "json" else logging.Formatter(text))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name, level in levels.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka
@@ -82,11 +83,12 @@ def number_of(value: bytes) -> int:
     return int(value.split(b" ", 1)[0])
 
 
-def check(writer: Writer, bootstrap: str) -> None:
-    """Everything acknowledged is there, once, where the producer was told; offsets are dense and order is kept."""
+def check(writer: Writer, bootstrap: str | Mapping[int, str]) -> None:
+    """Everything acknowledged is there, once, where the producer was told; offsets are dense and order is kept.
+    `bootstrap`: of the only broker, or of the leader of each partition."""
     assert not writer.failures, writer.failures[:3]
-    with Connection(bootstrap) as connection:
-        for partition in range(writer.partitions):
+    for partition in range(writer.partitions):
+        with Connection(bootstrap if isinstance(bootstrap, str) else bootstrap[partition]) as connection:
             found = read_all(connection, writer.topic, partition)
             assert [offset for offset, _ in found] == list(range(len(found))), "offsets have gaps"
             assert list_offset(connection, writer.topic, -1, partition).offset == len(found)

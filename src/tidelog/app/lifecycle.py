@@ -218,6 +218,7 @@ class Broker:
             http=http_address(given, http, endpoints),
             home=self._dirs.home_id,
             incarnation=f"{around.random.getrandbits(64):x}",
+            machine=given.tidelog_machine or None,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)

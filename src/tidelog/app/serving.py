@@ -31,7 +31,7 @@ def serve(
 ) -> int:
     """Runs a broker until SIGINT or SIGTERM; the exit code.  `users_added` hears which of `first_users` are new."""
     levels = parse_levels(config.tidelog_log_levels, "tidelog.log.levels")
-    set_up(config.tidelog_log_format, levels, config.node_id)
+    set_up(config.tidelog_log_format, levels, config.node_id, config.tidelog_processes != "1")
     _raise_file_limit(
         config.tidelog_open_files_max + CONNECTIONS_WANTED + config.tidelog_http_connections_max + FILES_SPARE
     )

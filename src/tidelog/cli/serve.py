@@ -40,6 +40,7 @@ tidelog serve --data /disk1/tidelog --data /disk2/tidelog --listen 0.0.0.0:9092 
 tidelog serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --set num.partitions=6
 tidelog serve --config server.properties --id 2
 tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
+tidelog serve --processes auto
 tidelog serve --secure --listen 0.0.0.0:9092 --advertise broker1.example:9092
 tidelog serve --config server.properties --add-scram @users.txt
 """,
@@ -86,13 +87,19 @@ tidelog serve --config server.properties --add-scram @users.txt
     "replicas that were there from other brokers (tidelog.log.dirs.forget.missing).",
 )
 @click.option(
+    "--processes",
+    metavar="N",
+    help="Run N brokers as one unit, each a process with a core of its own: ids and ports from the first one on, a part of "
+    "each data directory, one log; auto: as many as fit the machine (tidelog.processes).  [default: 1]",
+)
+@click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in a Java properties file."
 )
 @click.option(
     "--secure",
     is_flag=True,
     help="Require a log-in: make TLS certificates (in DATA/secure), turn on ACLs that deny by default, and create a user "
-    "`admin`, whose password is printed once.  For a single broker; give this option at every later start, too.",
+    "`admin`, whose password is printed once.  For one machine; give this option at every later start, too.",
 )
 @click.option(
     "--add-scram",
@@ -113,12 +120,16 @@ def serve(
     metadata: str | None,
     restored: bool,
     forget: bool,
+    processes: str | None,
     config: Path | None,
     secure: bool,
     add_scram: tuple[str, ...],
     given: dict[str, str],
 ) -> None:
+    from tidelog.app.processes.cores import usable_cores
+    from tidelog.app.processes.folders import check_single
     from tidelog.config import BrokerConfig
+    from tidelog.config.process_count import process_count
     from tidelog.errors import InvalidConfig
 
     protocol = "SASL_SSL" if secure else "PLAINTEXT"
@@ -133,6 +144,7 @@ def serve(
         "tidelog.metadata": metadata,
         "tidelog.metadata.restored": "true" if restored else None,
         "tidelog.log.dirs.forget.missing": "true" if forget else None,
+        "tidelog.processes": processes,
     }
     try:
         settings = {**_from_file(config), **given}
@@ -146,13 +158,24 @@ def serve(
             first_users += start.users
         settings.update({name: value for name, value in flags.items() if value is not None})
         built = BrokerConfig.of(settings)
+        count = process_count(built.tidelog_processes, "tidelog.processes", usable_cores())
+        if count == 1:
+            check_single(built.log_dirs[0])
     except InvalidConfig as problem:
         raise BadSettings(str(problem)) from None
+
+    def users_added(added: frozenset[CredentialName]) -> None:
+        _tell_password(start, added)
+
+    if count > 1:
+        from tidelog.app.processes.serving import serve_processes
+
+        sys.exit(serve_processes(settings, count, first_users, users_added))
     from tidelog.app.serving import serve as serve_broker
 
     if not first_users:
         sys.exit(serve_broker(built))
-    sys.exit(serve_broker(built, first_users, lambda added: _tell_password(start, added)))
+    sys.exit(serve_broker(built, first_users, users_added))
 
 
 def _first_users(entries: tuple[str, ...]) -> list[FirstUser]:

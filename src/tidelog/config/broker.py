@@ -26,6 +26,7 @@ from tidelog.config.listener_security import (
 )
 from tidelog.config.metadata_address import EtcdAddress, SocketAddress, parse_metadata
 from tidelog.config.oauth import OidcSettings, oidc_settings
+from tidelog.config.process_count import process_count
 from tidelog.config.setting import Setting, Value, find, read_table
 from tidelog.config.tables.broker_groups import GROUPS
 from tidelog.config.tables.broker_log import LOG
@@ -250,6 +251,7 @@ class BrokerConfig:
     tidelog_login_queued_bytes: int = 16_777_216
     tidelog_login_timeout_ms: int = 30_000
     tidelog_login_waiting_max: int = 200
+    tidelog_machine: str | None = None
     tidelog_metadata: str = "sqlite:"
     tidelog_metadata_password: str | None = None
     tidelog_metadata_restored: bool = False
@@ -260,6 +262,8 @@ class BrokerConfig:
     tidelog_metrics_clients_max: int = 1000
     tidelog_metrics_series_max: int = 100_000
     tidelog_open_files_max: int = 4096
+    tidelog_processes: str = "1"
+    tidelog_processes_first: int = -1
     tidelog_request_bytes_max: int = 4_194_304
     tidelog_rest_consumer_instance_timeout_ms: int = 300_000
     tidelog_rest_consumer_request_bytes_max: int = 16_777_216
@@ -367,6 +371,7 @@ class BrokerConfig:
                 "encryption.vault.url needs encryption.vault.token.file: the file with a token for Vault"
             )
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
+        process_count(self.tidelog_processes, "tidelog.processes", 1)
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image.image import Image
+from tidelog.metadata.topics.placement import replicas_max
 from tidelog.metadata.topics.plans import TopicSpec
 
 NAMES_MAX = 16_384  # names whose partition is cached
@@ -36,8 +37,8 @@ class InternalTopic:
         return None if topic is None else len(topic.partitions)
 
     async def ensure(self) -> int:
-        """The number of partitions; creates the topic if it does not exist.  With fewer live brokers than its
-        replication factor, it gets one replica on each live broker."""
+        """The number of partitions; creates the topic if it does not exist.  With fewer machines than its
+        replication factor, it gets one replica on each of them."""
         count = self.count(self._controller.image)
         if count is not None:
             return count
@@ -47,7 +48,7 @@ class InternalTopic:
 
     async def _make(self) -> int:
         shape = self._shape()
-        live = len(self._controller.image.live_brokers)
+        live = replicas_max(self._controller.image.live_brokers)
         if live == 0:
             raise errors.CoordinatorNotAvailable(
                 f"{self.name} cannot be created: no broker is live yet; try again"

@@ -5,17 +5,20 @@ replicas are in the ISR.  Errors and their order are Kafka's."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelog import errors
-from tidelog.metadata.image.image import PartitionImage
+from tidelog.metadata.image.image import BrokerImage, PartitionImage
 from tidelog.metadata.records import PartitionRecord
 from tidelog.metadata.topics.placement import check_replicas
 from tidelog.types import NodeId, TopicPartition
 
 
 def begin(
-    partition: PartitionImage, target: Sequence[int], registered: Collection[NodeId], same_number: bool
+    partition: PartitionImage,
+    target: Sequence[int],
+    registered: Mapping[NodeId, BrokerImage],
+    same_number: bool,
 ) -> PartitionRecord | None:
     """Reassigns the partition to the brokers in `target`, the preferred leader first; None if they hold it already.  A
     reassignment in progress is replaced.  `same_number`: refuse a change of the replication factor."""

@@ -67,6 +67,8 @@ class BrokerRecord(NamedTuple):
     """The data it has and the boot of the machine it runs on: a process with the same is the same broker again."""
     incarnation: str = ""
     """Of this process alone."""
+    machine: str | None = None
+    """The machine that it shares with other brokers; None: it shares its machine with nobody."""
 
     def encode(self) -> bytes:
         return _json(self._asdict())
@@ -83,6 +85,7 @@ class BrokerRecord(NamedTuple):
             fields.get("http"),
             fields.get("home", ""),
             fields.get("incarnation", ""),
+            fields.get("machine"),
         )
 
 

@@ -4,13 +4,14 @@ import pytest
 
 from tidelog import errors
 from tidelog.metadata.elections.elections import next_state
-from tidelog.metadata.image.image import PartitionImage
+from tidelog.metadata.image.image import BrokerImage, PartitionImage
 from tidelog.metadata.reassignments import begin, cancel
 from tidelog.metadata.records import PartitionRecord, Replicas
 from tidelog.types import NodeId
 
 ONE, TWO, THREE, FOUR, FIVE = map(NodeId, range(1, 6))
 KNOWN = (ONE, TWO, THREE, FOUR, FIVE)
+BROKERS = {node: BrokerImage(node, 1, (), None, False) for node in KNOWN}
 
 
 def at_rest(replicas: Replicas = (ONE, TWO), in_sync: Replicas | None = None) -> PartitionImage:
@@ -35,7 +36,7 @@ def stored(record: PartitionRecord) -> PartitionImage:
 
 
 def moved(partition: PartitionImage, *target: NodeId, same_number: bool = False) -> PartitionRecord:
-    record = begin(partition, target, KNOWN, same_number)
+    record = begin(partition, target, BROKERS, same_number)
     assert record is not None
     return record
 
@@ -72,7 +73,7 @@ def test_a_move_that_only_adds_ends_when_the_new_ones_are_in_sync() -> None:
 
 
 def test_a_move_to_where_it_is_changes_nothing_and_a_new_order_is_a_move() -> None:
-    assert begin(at_rest(), (ONE, TWO), KNOWN, False) is None
+    assert begin(at_rest(), (ONE, TWO), BROKERS, False) is None
     assert moved(at_rest(), TWO, ONE).replicas == (TWO, ONE)
 
 
@@ -102,4 +103,4 @@ def test_a_move_can_be_called_off() -> None:
 )
 def test_impossible_moves_are_refused(target: tuple[int, ...], problem: type[errors.TidelogError]) -> None:
     with pytest.raises(problem):
-        begin(at_rest(), target, KNOWN, True)
+        begin(at_rest(), target, BROKERS, True)

@@ -69,6 +69,8 @@ tidelog.login.timeout.ms long 30000 100.. built dynamic
   A connection that has not logged in this long after it was accepted is closed.
 tidelog.login.waiting.max int 200 1.. built dynamic
   Logins that may wait for a password to be checked; beyond it, the address with the most of them is sent away.
+tidelog.machine string null built
+  Machine that this broker shares with others: no two replicas of a partition are on the same one; `--processes` sets it.
 tidelog.metadata string sqlite: built
   sqlite: (a file, for one broker), etcd://host:port,host:port/prefix, or unix:/path, of `tidelog metadata serve`.
 tidelog.metadata.password password null built
@@ -99,6 +101,10 @@ tidelog.oauthbearer.truststore.location string null built
   PEM file with the authorities that the token provider's certificate is checked against; if unset, those of the system.
 tidelog.open.files.max int 4096 64.. built
   Bound on open segment files; the least recently used files are closed.
+tidelog.processes string 1 built
+  Brokers that `tidelog serve` runs as one unit, each a process; auto: as many as the machine has cores, less one in eight.
+tidelog.processes.first int -1 -1.. built
+  Id of the first of them; `tidelog serve` tells each process.
 tidelog.request.bytes.max int 4194304 1048576.. built
   Largest request other than Produce, in bytes; socket.request.max.bytes bounds Produce requests.
 tidelog.rest.consumer.instance.timeout.ms int 300000 100.. built dynamic

@@ -140,6 +140,8 @@ mq_reassigning_partitions gauge
   Partitions led here that are being reassigned.
 mq_active_controller gauge
   1 on the broker that is the controller.
+mq_process_up gauge process
+  1 if a process of tidelog.processes gave its metrics for this page, 0 if it did not answer; nothing if there is only one.
 mq_live_brokers gauge
   Brokers that are registered, as this broker knows.
 mq_missing_brokers gauge

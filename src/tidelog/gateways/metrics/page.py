@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.gateways.metrics.families import FAMILIES
 
+Shows = Callable[[str], bool]
+"""Asked with the labels of a series."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -22,10 +25,15 @@ def _escaped(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _labels_in(line: str) -> str:
+def labels_in(line: str) -> str:
     """Of the first row of a series."""
-    row = line[: line.index("\n")]
+    row, _, _ = line.partition("\n")
     return row[row.index("{") : row.rindex("}") + 1] if "{" in row else ""
+
+
+def head_of(name: str) -> str:
+    family = FAMILIES[name]
+    return f"# HELP {name} {family.doc}\n# TYPE {name} {family.kind}\n"
 
 
 class Page:
@@ -67,12 +75,10 @@ class Page:
         rows.append(f"{name}_count{shown} {counts[-1]}\n")
         lines.append("".join(rows))
 
-    def families(self, shows: Callable[[str], bool] | None = None) -> Iterator[bytes]:
+    def families(self, shows: Shows | None = None) -> Iterator[bytes]:
         """The page, a family at a time: joining tens of thousands of lines at once takes long.  `shows` is asked with the
         labels of each series that may be left out."""
         for name, every_line in self._lines.items():
-            lines = every_line if shows is None else [line for line in every_line if shows(_labels_in(line))]
+            lines = every_line if shows is None else [line for line in every_line if shows(labels_in(line))]
             if lines:
-                family = FAMILIES[name]
-                head = f"# HELP {name} {family.doc}\n# TYPE {name} {family.kind}\n"
-                yield (head + "".join(lines)).encode()
+                yield (head_of(name) + "".join(lines)).encode()

@@ -15,8 +15,9 @@ from starlette.routing import BaseRoute, Route
 from tidelog.access.tenants import Tenant
 from tidelog.gateways.http import identity, rights
 from tidelog.gateways.http.services import GatewayServices
+from tidelog.gateways.metrics import processes
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
-from tidelog.gateways.metrics.page import CONTENT_TYPE, Page
+from tidelog.gateways.metrics.page import CONTENT_TYPE, Page, Shows
 from tidelog.gateways.metrics.partition_ends import PartitionEnds
 from tidelog.gateways.metrics.process import open_files, process
 from tidelog.gateways.metrics.replication import metadata, partitions
@@ -73,8 +74,11 @@ async def _in_turns(steps: Iterator[None]) -> None:
             turn_ends = perf_counter() + TURN_S
 
 
-async def _told(page: Page, tenant: Tenant | None) -> AsyncIterator[bytes]:
-    shows = None if tenant is None else lambda labels: is_of_tenant(labels, tenant.name, tenant.prefix)
+def _shows(tenant: Tenant | None) -> Shows | None:
+    return None if tenant is None else lambda labels: is_of_tenant(labels, tenant.name, tenant.prefix)
+
+
+async def _told(page: Page, shows: Shows | None) -> AsyncIterator[bytes]:
     for family in page.families(shows):
         yield family
         await asyncio.sleep(0)
@@ -88,6 +92,12 @@ def routes(around: GatewayServices) -> list[BaseRoute]:
         tenant = None if session is None else around.services.gate.tenant(session)
         if tenant is None or not tenant.exists:
             rights.check(around, request, "/metrics")
-        return StreamingResponse(_told(await collector.page(), tenant), media_type=CONTENT_TYPE)
+        page, shows = await collector.page(), _shows(tenant)
+        others = processes.siblings(around) if request.query_params.get("process") != processes.OWN else []
+        if not others:
+            return StreamingResponse(_told(page, shows), media_type=CONTENT_TYPE)
+        own = processes.sections_of(b"".join(page.families()))
+        pages = {around.node_id: own} | await processes.pages_of(around, others)
+        return StreamingResponse(processes.merged(pages, shows), media_type=CONTENT_TYPE)
 
     return [Route("/metrics", metrics)]

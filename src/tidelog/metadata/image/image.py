@@ -35,6 +35,12 @@ class BrokerImage(NamedTuple):
     http: str | None = None
     home: str = ""
     incarnation: str = ""
+    machine: str | None = None
+
+    @property
+    def place(self) -> str | NodeId:
+        """What replicas of a partition must not share: its machine, or the broker itself."""
+        return self.node_id if self.machine is None else self.machine
 
     @property
     def host(self) -> str:

@@ -49,6 +49,11 @@ class LocalServer:
         """Only the process that has opened the store may call this: it takes the socket away from any other."""
         self._server = await asyncio.start_unix_server(self._accepted, sock=listen(self._path))
 
+    async def unused(self) -> None:
+        """Returns when no broker is connected."""
+        while self._connections:
+            await asyncio.wait(self._connections)
+
     async def close(self) -> None:
         """Ends the connections; leases and the store are left to the caller."""
         if self._server is None:

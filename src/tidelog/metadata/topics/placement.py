@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from tidelog import errors
@@ -17,12 +17,16 @@ def place(brokers: Sequence[BrokerImage], count: int, replication: int, start: i
     """The replicas of `count` partitions, the preferred leader first.
 
     Leaders go round over racks and brokers.  A follower goes to a rack that the partition is not in yet, and there to the
-    broker with the fewest replicas.  `start` rotates the brokers, so that small topics do not all begin at one broker."""
-    if replication > len(brokers):
+    broker with the fewest replicas; never to a machine that has a replica.  `start` rotates the brokers, so that small
+    topics do not all begin at one broker."""
+    machines = replicas_max(brokers)
+    if replication > machines:
+        registered = f"{len(brokers)} broker(s) are registered"
+        if machines < len(brokers):
+            registered = f"the {len(brokers)} registered brokers run on {machines} machine(s)"
         raise errors.InvalidReplicationFactor(
             f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
-            f"cannot be reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
-            "directories cordoned."
+            f"cannot be reached because only {registered} or some brokers have all their log directories cordoned."
         )
     around = _alternating(brokers)
     size = len(around)
@@ -34,8 +38,9 @@ def place(brokers: Sequence[BrokerImage], count: int, replication: int, start: i
         load[rotated[0].node_id] += 1
         while len(chosen) < replication:
             racks = {broker.rack for broker in chosen}
+            taken = {broker.place for broker in chosen}
             best = min(
-                (broker for broker in rotated if broker not in chosen),
+                (broker for broker in rotated if broker.place not in taken),
                 key=lambda broker: (broker.rack is not None and broker.rack in racks, load[broker.node_id]),
             )
             chosen.append(best)
@@ -53,22 +58,35 @@ def _alternating(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
     return [broker for row in rows for broker in row if broker is not None]
 
 
-def check_replicas(replicas: Sequence[int], brokers: Collection[NodeId]) -> None:
+def replicas_max(brokers: Iterable[BrokerImage]) -> int:
+    """How many replicas of one partition the brokers can hold: one on each machine."""
+    return len({broker.place for broker in brokers})
+
+
+def check_replicas(replicas: Sequence[int], brokers: Mapping[NodeId, BrokerImage]) -> None:
     """Checks the replicas that a client has chosen for one partition."""
     refuse = errors.InvalidReplicaAssignment
     if not replicas:
         raise refuse("The manual partition assignment includes an empty replica list.")
+    places: dict[str | NodeId, int] = {}
     for at, node in enumerate(replicas):
-        if node not in brokers:
+        broker = brokers.get(NodeId(node))
+        if broker is None:
             raise refuse(
                 f"The manual partition assignment includes broker {node}, but no such broker is registered."
             )
         if node in replicas[:at]:
             raise refuse(f"The manual partition assignment includes the broker {node} more than once.")
+        if broker.place in places:
+            raise refuse(
+                f"The manual partition assignment includes the brokers {places[broker.place]} and {node}, which run on the "
+                f"same machine, {broker.machine}: both replicas would be lost with it."
+            )
+        places[broker.place] = node
 
 
 def check_assignment(
-    assignment: Mapping[int, Sequence[int]], first: int, brokers: Collection[NodeId]
+    assignment: Mapping[int, Sequence[int]], first: int, brokers: Mapping[NodeId, BrokerImage]
 ) -> None:
     """Checks the replicas that a client has chosen for the partitions from `first` on."""
     refuse = errors.InvalidReplicaAssignment

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidelog.metadata.image.image import BrokerImage
 from tidelog.metadata.records import Endpoint
-from tidelog.metadata.topics.placement import place
+from tidelog.metadata.topics.placement import place, replicas_max
 from tidelog.types import NodeId
 
 
@@ -69,6 +69,19 @@ def test_equal_racks_share_evenly(
     placed = place(brokers, count, min(replication, len(brokers)), start)
     assert spread(Counter(replicas[0] for replicas in placed), brokers) <= 1
     assert spread(Counter(node for replicas in placed for node in replicas), brokers) <= 2
+
+
+@settings(deadline=None)
+@given(wishes(st.none()), st.lists(st.sampled_from(["x", "y", "z", None]), min_size=9, max_size=9))
+def test_no_machine_has_two_replicas_and_each_machine_can_have_one(
+    wish: tuple[list[BrokerImage], int, int, int], machines: list[str | None]
+) -> None:
+    given_brokers, count, _, start = wish
+    brokers = [one._replace(machine=name) for one, name in zip(given_brokers, machines, strict=False)]
+    place_of = {one.node_id: one.place for one in brokers}
+    replication = replicas_max(brokers)
+    for replicas in place(brokers, count, replication, start):
+        assert len({place_of[node] for node in replicas}) == replication == len(replicas)
 
 
 @settings(deadline=None)
