@@ -49,7 +49,6 @@ from tidelog.groups.share.coordinator import ShareGroups
 from tidelog.groups.share.offsets import ShareOffsets
 from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
-from tidelog.groups.share.queue_keeper import QueueKeepers
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
 from tidelog.metadata.access.access_records import CredentialName
 from tidelog.metadata.controller import Controller
@@ -170,11 +169,9 @@ class Broker:
         await self._replicating.start()
         self._undo.push_async_callback(self._replicating.stop)
         self._start_housekeeping()
-        self._queue_keepers.start()
         self._undo.push_async_callback(self._partitions.stop)
         self._undo.push_async_callback(self._share_shards.stop)
         self._undo.push_async_callback(self._shares.stop)
-        self._undo.push_async_callback(self._queue_keepers.stop)
         self._undo.push_async_callback(self._queues.stop)
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
@@ -268,7 +265,6 @@ class Broker:
         persister = ClusterPersister(node, controller, self._share_shards, peers)
         self._shares = SharePartitions(controller, self._partitions, persister, self._elsewhere, clock)
         self._share_groups = ShareGroups(self._groups, self._shares, persister)
-        self._queue_keepers = QueueKeepers(controller, self._partitions, self._shares)
         self._queues = Queues(
             controller, self._partitions, self._shares, persister, self._elsewhere, peers, self._around.random
         )
@@ -307,6 +303,7 @@ class Broker:
         self._undo.push_async_callback(writer.stop)
 
     def _start_housekeeping(self) -> None:
+        self._queues.keepers.start()
         config, around = self._controller.config(), self._around
         intervals = Intervals(
             first_ms=config.log_initial_task_delay_ms,
@@ -495,7 +492,7 @@ class Broker:
             self._share_shards.apply(update)
             self._groups.apply(update)
             self._shares.apply(update)
-            self._queue_keepers.apply(update)
+            self._queues.keepers.apply(update)
             self._transactions.apply(update)
             self._registry.apply(update)
             if update.broker_configs:

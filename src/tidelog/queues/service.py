@@ -19,6 +19,7 @@ from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.persister import SharePersister
+from tidelog.groups.share.queue_keeper import QueueKeepers
 from tidelog.metadata.controller import Controller
 from tidelog.queues.legs import LocalLeg, QueueReader, RemoteLeg
 from tidelog.queues.message import BrowsedRecord, Published, QueueDepth, QueueMessage
@@ -52,6 +53,7 @@ class Queues:
         self._elsewhere = elsewhere
         self._peers = peers
         self._random = random
+        self.keepers = QueueKeepers(controller, partitions, shares)
         self._publisher = Publisher(elsewhere, self._batch_bytes_max, shares.clock)
 
     def _batch_bytes_max(self, topic: str) -> int:
@@ -165,5 +167,6 @@ class Queues:
         return purged
 
     async def stop(self) -> None:
+        await self.keepers.stop()
         await self._publisher.stop()
         self._elsewhere.close()
