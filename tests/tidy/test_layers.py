@@ -156,6 +156,8 @@ PURE = [
     "groups/share/assignor.py",
     "groups/share/group.py",
     "groups/share/heartbeat.py",
+    "groups/share/expiry.py",
+    "groups/share/key_order.py",
     "groups/share/partition.py",
     "groups/share/log_window.py",
     "groups/share/in_flight.py",

@@ -35,10 +35,12 @@ class GroupConfig:
     share_delivery_count_limit: int = 5
     share_heartbeat_interval_ms: int = 5000
     share_isolation_level: str = "read_uncommitted"
+    share_order: str = "offset"
     share_partition_max_record_locks: int = 2000
     share_record_lock_duration_ms: int = 30_000
     share_renew_acknowledge_enable: bool = True
     share_session_timeout_ms: int = 45_000
+    share_single_active_consumer: bool = False
     streams_assignment_interval_ms: int = 1000
     streams_heartbeat_interval_ms: int = 5000
     streams_initial_rebalance_delay_ms: int = 3000

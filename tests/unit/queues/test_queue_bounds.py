@@ -16,6 +16,7 @@ from tidelog.groups.share.in_flight import LetterReason
 from tidelog.queues.message import QueueDepth, QueueMessage
 from tidelog.record.builder import build_batch
 from tidelog.record.codecs import Codec
+from tidelog.types import TopicPartition
 from tidelog.wire.messages import produce
 
 pytestmark = pytest.mark.simulated
@@ -154,6 +155,30 @@ async def test_a_full_queue_refuses_kafka_producers_too(random: Random) -> None:
     request.topic_data[0].partition_data[0].records = batch
     answer = await leader.ask(request, produce.ProduceResponse, version=12)
     assert answer.responses[0].partition_responses[0].error_code == errors.NONE
+
+
+async def test_records_are_gone_when_all_groups_of_the_queue_have_finished_them(random: Random) -> None:
+    cluster = await QueueCluster(random, 3).start(queue_groups=f"{QUEUE},audit", queue_delete_consumed="true")
+    queues = cluster.queues()
+    await cluster.publish(*b"a b c d".split())
+    workers, auditors = cluster.session(), queues.session(QUEUE, "audit")
+    taken = await workers.acquire(4)
+    await workers.acknowledge([taken[at].position for at in (0, 1, 3)])
+    await asyncio.sleep(3)
+    assert (
+        values(await queues.session(QUEUE, "later").acquire(1)) == []
+    )  # as all groups, it starts at the end
+    log = cluster.cluster.brokers[cluster.leader()]._partitions.led_here(QUEUE, 0).log
+    assert log.start == 0
+    audited = await auditors.acquire(4)
+    await auditors.acknowledge(positions(audited))
+    await asyncio.sleep(3)
+    assert log.start == 2  # the third record is held
+    await workers.acknowledge([taken[2].position])
+    await asyncio.sleep(3)
+    assert log.start == 4
+    follower = cluster.cluster.brokers[cluster.elsewhere()]._partitions.held[TopicPartition(QUEUE, 0)]
+    assert follower.log.start == 4
 
 
 async def test_deliveries_without_limit_are_counted(random: Random) -> None:

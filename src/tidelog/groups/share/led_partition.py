@@ -30,6 +30,7 @@ from tidelog.replication.partition import HostedPartition
 log = logging.getLogger("tidelog.shares")
 
 
+BY_KEY = "key"
 DELIVERIES_UNLIMITED = 1 << 30
 
 
@@ -65,6 +66,7 @@ class LedSharePartition:
         """Called when there are dead letters to copy."""
         self.routed: Callable[[], bool] = lambda: False
         """Whether a door takes the dead letters, wherever the group's settings would have them."""
+        self._readers: dict[str, None] = {}  # in the order in which they came
         self.kept = False  # stays loaded when nobody reads it
 
     @property
@@ -81,6 +83,7 @@ class LedSharePartition:
             lock_ms=config.share_record_lock_duration_ms,
             dead_letters=bool(config.share_dead_letter_topic) or self.routed(),
             renewals=config.share_renew_acknowledge_enable,
+            by_key=config.share_order == BY_KEY,
         )
 
     # Changes
@@ -99,9 +102,17 @@ class LedSharePartition:
         self._arm()
         return self.submit(change) if change.batches else None
 
+    def serves(self, member: str) -> bool:
+        """With a single active consumer: whether it is this member, who came first of those that are still there."""
+        self._readers.setdefault(member)
+        return not self.config().share_single_active_consumer or next(iter(self._readers)) == member
+
     def release(self, member: str) -> asyncio.Future[None] | None:
+        """The member is gone."""
+        self._readers.pop(member, None)
         change = self.state.released(member, self.terms())
         if not change.batches:
+            self._changed()
             return None
         return self.apply(change)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.groups.share.in_flight import (
+    NOBODY,
     InFlightRun,
     InFlightRuns,
     LetterReason,
@@ -20,6 +21,7 @@ from tidelog.groups.share.in_flight import (
     StateBatch,
     restored,
 )
+from tidelog.groups.share.key_order import KeyOrder
 
 THROTTLE_FROM_MIN = 2
 DELIVERIES_COUNTED = (1 << 15) - 1  # Kafka counts in 16 bits
@@ -51,12 +53,14 @@ class AcquiredRange(NamedTuple):
 
 class OffsetSpan(NamedTuple):
     """The offsets of one batch of the log, or of a part of it; `last` is inclusive.  A span without records for consumers
-    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up."""
+    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up.  `key`
+    matters in groups that order by key."""
 
     first: int
     last: int
     empty: bool = False
     expired: bool = False
+    key: bytes | None = None  # of a span of one record
 
 
 class ShareTerms(NamedTuple):
@@ -67,6 +71,7 @@ class ShareTerms(NamedTuple):
     lock_ms: int
     dead_letters: bool  # records that are given up are copied to a dead letter topic first
     renewals: bool
+    by_key: bool = False  # each span has one record; a key's records go to one member at a time, in order
 
 
 class AcquireRequest(NamedTuple):
@@ -104,6 +109,7 @@ class AcquireResult(NamedTuple):
 class SharePartition:
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
         self._runs = restored(start, batches)
+        self._order = KeyOrder()
 
     @property
     def start(self) -> int:
@@ -124,12 +130,19 @@ class SharePartition:
 
     # Acquiring records
 
-    def next_offset(self) -> int:
-        """The first offset that can be acquired: a released record, or a new one."""
-        return next((run.first for run in self._runs if run.free), self.end)
+    def next_offset(self, member: str = NOBODY) -> int:
+        """The first offset that can be acquired, by `member`: a released record, or a new one."""
+        for run in self._runs:
+            if run.free:
+                if member == NOBODY:
+                    return run.first
+                for offset in range(run.first, run.last + 1):
+                    if not self._order.is_blocked(offset, member):
+                        return offset
+        return self.end
 
-    def has_room(self, terms: ShareTerms) -> bool:
-        return self.end - self.start < terms.locks_max or self.next_offset() < self.end
+    def has_room(self, terms: ShareTerms, member: str = NOBODY) -> bool:
+        return self.end - self.start < terms.locks_max or self.next_offset(member) < self.end
 
     def acquire(
         self, request: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms, now_ms: int
@@ -148,6 +161,10 @@ class SharePartition:
             if span.expired:
                 self._give_up(free, LetterReason.EXPIRED, terms, result.skipped)
                 continue
+            if terms.by_key:
+                self._order.read(span.first, span.key)
+                if self._order.is_blocked(span.first, request.member):
+                    continue
             for run in free:
                 last_chance = self._last_chance(run, terms)
                 if (left <= 0 and request.strict) or (last_chance and result.acquired):
@@ -158,6 +175,8 @@ class SharePartition:
                 run.state = RecordState.ACQUIRED
                 run.deliveries = min(run.deliveries + 1, DELIVERIES_COUNTED)
                 run.member = request.member
+                if terms.by_key:
+                    self._order.acquired(run.first, run.member)
                 run.deadline_ms = NO_DEADLINE if request.keeps else now_ms + terms.lock_ms
                 left = 0 if alone else left - run.size
                 _collect(result.acquired, run, request.batch_records_max)
@@ -279,7 +298,20 @@ class SharePartition:
                 run.to = _fate(run, kind, terms)
                 change.moves.append(run)
                 change.add(run, run.to)
+        for move in [move for move in change.moves if move.to is RecordState.AVAILABLE]:
+            self._call_back(move, change)
         return change
+
+    def _call_back(self, released: InFlightRun, change: ShareStateChange) -> None:
+        """In a group that orders by key: later records of the same key come again after those that were released.  They
+        were not the ones that failed, so this delivery of theirs is not counted."""
+        for offset in self._order.after(released.first, released.last):
+            for run in self._runs.cut_out(offset, offset):
+                if run.state is RecordState.ACQUIRED and run.to is None:
+                    run.deliveries -= 1
+                    run.to = RecordState.AVAILABLE
+                    change.moves.append(run)
+                    change.add(run, run.to)
 
     def _check_bounds(self, acknowledged: AcknowledgedRange) -> None:
         if acknowledged.first >= self.end:
@@ -306,7 +338,8 @@ class SharePartition:
             if run.to is not None:
                 change.releases = change.releases or run.to is RecordState.AVAILABLE
                 run.left(run.to)
-        self._runs.tidy()
+                self._order.left(run.first, run.last)
+        self._tidy()
 
     def undone(self, change: ShareStateChange) -> None:
         """The change could not be persisted: the member keeps the records until their lock expires."""
@@ -338,12 +371,19 @@ class SharePartition:
         for run in runs:
             state = _fate(run, AcknowledgeType.RELEASE, terms)
             run.reason = _reason(run, AcknowledgeType.RELEASE, terms)
+            if state is RecordState.AVAILABLE:
+                self._call_back(run, change)
             run.left(state)
+            self._order.left(run.first, run.last)
             change.add(run, state)
             change.releases = change.releases or state is RecordState.AVAILABLE
         if runs:
-            self._runs.tidy()
+            self._tidy()
         return change
+
+    def _tidy(self) -> None:
+        self._runs.tidy()
+        self._order.started(self._runs.start)
 
     # Dead letters
 
@@ -368,7 +408,7 @@ class SharePartition:
         """The log starts at `offset` now: earlier records are deleted."""
         if offset > self.start:
             self._runs.started(offset)
-            self._runs.tidy()
+            self._tidy()
 
     def picture(self) -> list[StateBatch]:
         """The whole state, as it will be when all changes under way are persisted: written after a failed write, which

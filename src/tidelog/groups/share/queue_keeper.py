@@ -86,7 +86,7 @@ class QueueKeepers:
             led.kept = True
             led.partition.admissions[key.group] = partial(admit, led)
             try:
-                await _QueueKeeper(led, self._shares.clock.now_ms, lambda: self._wanted(key, name)).run()
+                await _QueueKeeper(led, self._shares, lambda: self._wanted(key, name)).run()
             finally:
                 led.kept = False
                 led.partition.admissions.pop(key.group, None)
@@ -100,9 +100,10 @@ class QueueKeepers:
 
 
 class _QueueKeeper:
-    def __init__(self, led: LedSharePartition, now_ms: Callable[[], int], wanted: Callable[[], bool]) -> None:
+    def __init__(self, led: LedSharePartition, shares: SharePartitions, wanted: Callable[[], bool]) -> None:
         self._led = led
-        self._now_ms = now_ms
+        self._shares = shares
+        self._now_ms = shares.clock.now_ms
         self._wanted = wanted
 
     async def run(self) -> None:
@@ -123,8 +124,22 @@ class _QueueKeeper:
                 led.waits.pop(wait, None)
                 led.partition.fetch_waits.pop(wait, None)
             trim(led)
+            self._delete_consumed()
             if wait.future.done():
                 await asyncio.sleep(LOOK_MS_MIN / 1000)
+
+    def _delete_consumed(self) -> None:
+        """What all groups of the queue have finished is gone for every reader."""
+        partition, key = self._led.partition, self._led.key
+        config = partition.log.config
+        if not config.queue_delete_consumed or not self._led.current:
+            return
+        leds = [self._shares.led(group, (key.topic_id, key.partition)) for group in config.queue_groups]
+        starts = [led.state.start for led in leds if led is not None]
+        if len(starts) == len(leds):
+            start = min(*starts, partition.state.committed) if starts else 0
+            if start > partition.log.start:
+                partition.delete_records(start)
 
     async def _expire(self) -> int | None:
         """Gives up the expired records at the head; returns when the next one expires."""
