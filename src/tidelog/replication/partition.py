@@ -56,6 +56,16 @@ class Enlisted(NamedTuple):
     from_the_first: bool
 
 
+def _admit(partition: HostedPartition, header: Header, size: int) -> None:
+    """Raises the refusal of a queue that has no room for the batch."""
+    if len(partition.admissions) < partition.rules.admissions:
+        raise errors.LeaderNotAvailable(
+            f"{partition.name}: the state of the queue is being loaded: try again"
+        )
+    for admit in partition.admissions.values():
+        admit(header, size)
+
+
 class HostedPartition(NativePartition):
     __slots__ = (
         "_rules",
@@ -220,19 +230,13 @@ class HostedPartition(NativePartition):
                     raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
                 log.producers.check_begin(header, enlisted.from_the_first)
         if self._rules.admissions:
-            self._admit(header, len(data))
+            _admit(self, header, len(data))
         base = log.next
         pending = self.append_led(data, header, max_timestamp_at, now_ms)
         if pending is not None:
             self._wait_for_sync(pending, len(data))
         end = base + header.last_offset_delta + 1
         return _appended(Appended, (base, end, append_time, pending, state.epoch))
-
-    def _admit(self, header: Header, size: int) -> None:
-        if len(self.admissions) < self._rules.admissions:
-            raise errors.LeaderNotAvailable(f"{self.name}: the state of the queue is being loaded: try again")
-        for admit in self.admissions.values():
-            admit(header, size)
 
     def append_own(self, data: bytearray) -> Appended:
         """A batch that this broker made itself and that needs no checks: a coordinator's records, or a marker.  It is for
