@@ -156,17 +156,17 @@ class SharePartition:
                 break
             free = self._free_in(span, left if request.strict and not span.expired else None, terms)
             if span.empty:
-                self._skip(free, result.skipped)
+                _skip(free, result.skipped)
                 continue
             if span.expired:
-                self._give_up(free, LetterReason.EXPIRED, terms, result.skipped)
+                _give_up(free, LetterReason.EXPIRED, terms, result.skipped)
                 continue
             if terms.by_key:
                 self._order.read(span.first, span.key)
                 if self._order.is_blocked(span.first, request.member):
                     continue
             for run in free:
-                last_chance = self._last_chance(run, terms)
+                last_chance = _last_chance(run, terms)
                 if (left <= 0 and request.strict) or (last_chance and result.acquired):
                     break
                 run, alone = self._throttled(run, terms)
@@ -202,20 +202,6 @@ class SharePartition:
             free.append(new)
         return free
 
-    def _skip(self, free: list[InFlightRun], change: ShareStateChange) -> None:
-        for run in free:
-            run.left(RecordState.ARCHIVED)
-            change.add(run, RecordState.ARCHIVED)
-
-    def _give_up(
-        self, free: list[InFlightRun], reason: LetterReason, terms: ShareTerms, change: ShareStateChange
-    ) -> None:
-        state = RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
-        for run in free:
-            run.left(state)
-            run.reason = reason
-            change.add(run, state)
-
     # Records that nobody holds, and that nobody shall get any more
 
     def expire(self, spans: Sequence[OffsetSpan], terms: ShareTerms) -> ShareStateChange:
@@ -224,9 +210,9 @@ class SharePartition:
         for span in spans:
             free = self._free_in(span, None, terms)
             if span.empty:
-                self._skip(free, change)
+                _skip(free, change)
             else:
-                self._give_up(free, LetterReason.EXPIRED, terms, change)
+                _give_up(free, LetterReason.EXPIRED, terms, change)
         self._runs.tidy()
         return change
 
@@ -237,7 +223,7 @@ class SharePartition:
             if count <= 0:
                 break
             parts = self._runs.cut_out(run.first, min(run.last, run.first + count - 1))
-            self._give_up(parts, reason, terms, change)
+            _give_up(parts, reason, terms, change)
             count -= sum(part.size for part in parts)
         first = self.end
         last = min(first + count, end) - 1
@@ -246,12 +232,9 @@ class SharePartition:
         if count > 0 and last >= first:
             new = InFlightRun(first, last, RecordState.AVAILABLE, 0)
             self._runs.extend(new)
-            self._give_up([new], reason, terms, change)
+            _give_up([new], reason, terms, change)
         self._runs.tidy()
         return change
-
-    def _last_chance(self, run: InFlightRun, terms: ShareTerms) -> bool:
-        return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
 
     def _throttled(self, run: InFlightRun, terms: ShareTerms) -> tuple[InFlightRun, bool]:
         """Records that are released again and again are delivered in ever smaller parts, at last one by one, so that a
@@ -260,7 +243,7 @@ class SharePartition:
         if run.deliveries < from_deliveries:
             return run, False
         size = max(1, run.size >> (run.deliveries - from_deliveries + 1))
-        if self._last_chance(run, terms):
+        if _last_chance(run, terms):
             size = 1
         (run,) = self._runs.cut_out(run.first, run.first + size - 1)
         return run, True
@@ -423,6 +406,26 @@ class SharePartition:
     def outlook(self) -> tuple[int, int]:
         """(start offset, number of finished records behind it), as they will be when all changes are persisted."""
         return self._runs.outlook()
+
+
+def _skip(free: list[InFlightRun], change: ShareStateChange) -> None:
+    for run in free:
+        run.left(RecordState.ARCHIVED)
+        change.add(run, RecordState.ARCHIVED)
+
+
+def _give_up(
+    free: list[InFlightRun], reason: LetterReason, terms: ShareTerms, change: ShareStateChange
+) -> None:
+    state = RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+    for run in free:
+        run.left(state)
+        run.reason = reason
+        change.add(run, state)
+
+
+def _last_chance(run: InFlightRun, terms: ShareTerms) -> bool:
+    return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
 
 
 def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordState:
