@@ -58,6 +58,7 @@ class Queues:
         self.keepers = QueueKeepers(controller, partitions, shares)
         self._publisher = Publisher(elsewhere, self._batch_bytes_max, shares.clock)
         self.delays = Delays(controller, partitions, self._publisher.publish, shares.clock)
+        shares.letters.delay = self.delays.keep_record
 
     def _batch_bytes_max(self, topic: str) -> int:
         return self._controller.topic_config(topic).max_message_bytes

@@ -31,6 +31,7 @@ class LetterReason(Enum):
     USED_UP = "delivery count limit reached"
     EXPIRED = "expired"
     TOO_MANY = "queue length limit reached"
+    DELAYED = "not due yet"  # no dead letter: it is published anew when it is due
 
 
 FINISHED = frozenset((RecordState.ACKNOWLEDGED, RecordState.ARCHIVED))

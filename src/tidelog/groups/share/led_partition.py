@@ -83,6 +83,7 @@ class LedSharePartition:
             lock_ms=config.share_record_lock_duration_ms,
             dead_letters=bool(config.share_dead_letter_topic) or self.routed(),
             renewals=config.share_renew_acknowledge_enable,
+            delays=self.partition.log.config.queue_groups[:1] == (self.key.group,),
             by_key=config.share_order == BY_KEY,
         )
 

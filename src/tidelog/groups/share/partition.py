@@ -53,13 +53,14 @@ class AcquiredRange(NamedTuple):
 
 class OffsetSpan(NamedTuple):
     """The offsets of one batch of the log, or of a part of it; `last` is inclusive.  A span without records for consumers
-    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up.  `key`
-    matters in groups that order by key."""
+    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up;
+    those that are `delayed` go where they wait for their time.  `key` matters in groups that order by key."""
 
     first: int
     last: int
     empty: bool = False
     expired: bool = False
+    delayed: bool = False
     key: bytes | None = None  # of a span of one record
 
 
@@ -71,6 +72,7 @@ class ShareTerms(NamedTuple):
     lock_ms: int
     dead_letters: bool  # records that are given up are copied to a dead letter topic first
     renewals: bool
+    delays: bool = False  # delayed records go through this group; others pass them over
     by_key: bool = False  # each span has one record; a key's records go to one member at a time, in order
 
 
@@ -154,13 +156,10 @@ class SharePartition:
         for span in spans:
             if left <= 0:
                 break
-            free = self._free_in(span, left if request.strict and not span.expired else None, terms)
-            if span.empty:
-                _skip(free, result.skipped)
+            if span.empty or span.expired or span.delayed:
+                self._pass(span, terms, result.skipped)
                 continue
-            if span.expired:
-                _give_up(free, LetterReason.EXPIRED, terms, result.skipped)
-                continue
+            free = self._free_in(span, left if request.strict else None, terms)
             if terms.by_key:
                 self._order.read(span.first, span.key)
                 if self._order.is_blocked(span.first, request.member):
@@ -193,7 +192,9 @@ class SharePartition:
             overlapping = runs.over(span.first, min(span.last, runs.end - 1))
             for run in [run for run in overlapping if run.free]:
                 free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
-        at_once = span.empty or (span.expired and not terms.dead_letters)
+        at_once = (
+            span.empty or (span.expired and not terms.dead_letters) or (span.delayed and not terms.delays)
+        )
         can_grow = at_once or runs.end - runs.start < terms.locks_max
         if span.first <= runs.end <= span.last and can_grow:
             last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
@@ -205,16 +206,19 @@ class SharePartition:
     # Records that nobody holds, and that nobody shall get any more
 
     def expire(self, spans: Sequence[OffsetSpan], terms: ShareTerms) -> ShareStateChange:
-        """`spans` are expired or empty, and begin with the first offset that can be acquired."""
+        """`spans` are expired, delayed or empty, and begin with the first offset that can be acquired."""
         change = ShareStateChange()
         for span in spans:
-            free = self._free_in(span, None, terms)
-            if span.empty:
-                _skip(free, change)
-            else:
-                _give_up(free, LetterReason.EXPIRED, terms, change)
+            self._pass(span, terms, change)
         self._runs.tidy()
         return change
+
+    def _pass(self, span: OffsetSpan, terms: ShareTerms, change: ShareStateChange) -> None:
+        free = self._free_in(span, None, terms)
+        if span.empty or (span.delayed and not terms.delays):
+            _skip(free, change)
+        else:
+            _give_up(free, LetterReason.DELAYED if span.delayed else LetterReason.EXPIRED, terms, change)
 
     def drop(self, count: int, end: int, reason: LetterReason, terms: ShareTerms) -> ShareStateChange:
         """Gives up the first `count` records below `end` that can be acquired, as many as there is room for."""
@@ -417,7 +421,8 @@ def _skip(free: list[InFlightRun], change: ShareStateChange) -> None:
 def _give_up(
     free: list[InFlightRun], reason: LetterReason, terms: ShareTerms, change: ShareStateChange
 ) -> None:
-    state = RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+    copied = terms.dead_letters or reason is LetterReason.DELAYED
+    state = RecordState.ARCHIVING if copied else RecordState.ARCHIVED
     for run in free:
         run.left(state)
         run.reason = reason
