@@ -25,6 +25,7 @@ from tidelog.groups.share.key_order import KeyOrder
 
 THROTTLE_FROM_MIN = 2
 DELIVERIES_COUNTED = (1 << 15) - 1  # Kafka counts in 16 bits
+BACKOFF_DOUBLINGS_MAX = 30
 NO_DEADLINE = 1 << 62
 ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
 
@@ -72,6 +73,10 @@ class ShareTerms(NamedTuple):
     lock_ms: int
     dead_letters: bool  # records that are given up are copied to a dead letter topic first
     renewals: bool
+    backoff_ms: int = (
+        0  # how long a record rests that was released after its first delivery; twice as long each time
+    )
+    backoff_ms_max: int = 0
     delays: bool = False  # delayed records go through this group; others pass them over
     by_key: bool = False  # each span has one record; a key's records go to one member at a time, in order
 
@@ -283,6 +288,7 @@ class SharePartition:
                     continue
                 run.reason = _reason(run, kind, terms)
                 run.to = _fate(run, kind, terms)
+                run.wakes_ms = _wakes_ms(run, terms, now_ms) if run.to is RecordState.AVAILABLE else 0
                 change.moves.append(run)
                 change.add(run, run.to)
         for move in [move for move in change.moves if move.to is RecordState.AVAILABLE]:
@@ -325,7 +331,7 @@ class SharePartition:
             if run.to is not None:
                 change.releases = change.releases or run.to is RecordState.AVAILABLE
                 run.left(run.to)
-                self._order.left(run.first, run.last)
+                self._left_order(run)
         self._tidy()
 
     def undone(self, change: ShareStateChange) -> None:
@@ -333,6 +339,7 @@ class SharePartition:
         for run in change.moves:
             run.to = None
             run.reason = None
+            run.wakes_ms = 0
         self._runs.tidy()
 
     # Releasing records
@@ -343,15 +350,31 @@ class SharePartition:
 
     def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
         """Releases records whose lock has expired."""
-        return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
+        overdue = [run for run in self._held() if run.deadline_ms <= now_ms]
+        for run in overdue:
+            run.wakes_ms = _wakes_ms(run, terms, now_ms)
+        return self._take_back(overdue, terms)
+
+    def woken(self, now_ms: int) -> bool:
+        """Whether records can be acquired that rested until now."""
+        rested = [run for run in self._runs if 0 < run.wakes_ms <= now_ms and run.to is None]
+        for run in rested:
+            run.wakes_ms = 0
+            self._order.left(run.first, run.last)
+        if rested:
+            self._tidy()
+        return bool(rested)
 
     def next_deadline_ms(self) -> int | None:
         """None if no lock ends by itself."""
-        next_ms = min((run.deadline_ms for run in self._held()), default=NO_DEADLINE)
+        next_ms = min(
+            (run.wakes_ms or run.deadline_ms for run in self._runs if run.wakes_ms or _is_held(run)),
+            default=NO_DEADLINE,
+        )
         return None if next_ms == NO_DEADLINE else next_ms
 
     def _held(self) -> Iterable[InFlightRun]:
-        return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.to is None)
+        return (run for run in self._runs if _is_held(run))
 
     def _take_back(self, runs: list[InFlightRun], terms: ShareTerms) -> ShareStateChange:
         change = ShareStateChange()
@@ -361,12 +384,18 @@ class SharePartition:
             if state is RecordState.AVAILABLE:
                 self._call_back(run, change)
             run.left(state)
-            self._order.left(run.first, run.last)
+            self._left_order(run)
             change.add(run, state)
             change.releases = change.releases or state is RecordState.AVAILABLE
         if runs:
             self._tidy()
         return change
+
+    def _left_order(self, run: InFlightRun) -> None:
+        """A key whose record rests has to wait with it."""
+        self._order.left(run.first, run.last)
+        for offset in range(run.first, run.last + 1) if run.wakes_ms else ():
+            self._order.acquired(offset, NOBODY)
 
     def _tidy(self) -> None:
         self._runs.tidy()
@@ -410,6 +439,17 @@ class SharePartition:
     def outlook(self) -> tuple[int, int]:
         """(start offset, number of finished records behind it), as they will be when all changes are persisted."""
         return self._runs.outlook()
+
+
+def _is_held(run: InFlightRun) -> bool:
+    return run.state is RecordState.ACQUIRED and run.to is None
+
+
+def _wakes_ms(run: InFlightRun, terms: ShareTerms, now_ms: int) -> int:
+    if not terms.backoff_ms:
+        return 0
+    doublings = min(run.deliveries - 1, BACKOFF_DOUBLINGS_MAX)
+    return now_ms + min(terms.backoff_ms << doublings, max(terms.backoff_ms_max, terms.backoff_ms))
 
 
 def _skip(free: list[InFlightRun], change: ShareStateChange) -> None:
