@@ -165,7 +165,7 @@ class Queues:
         for index in range(len(self._controller.image.topics[topic].partitions)):
             led = self._shares.led(group, (topic_id, index))
             if led is not None:
-                counts = led.state.counts()
+                counts = led.state.runs.counts()
                 acquired += counts.acquired
                 ready += max(led.partition.readable_end(False) - led.state.end, 0) + counts.available
                 continue

@@ -16,7 +16,6 @@ from tidelog.groups.share.in_flight import (
     InFlightRun,
     InFlightRuns,
     LetterReason,
-    RecordCounts,
     RecordState,
     StateBatch,
     restored,
@@ -131,9 +130,6 @@ class SharePartition:
     @property
     def runs(self) -> InFlightRuns:
         return self._runs
-
-    def counts(self) -> RecordCounts:
-        return self._runs.counts()
 
     # Acquiring records
 
@@ -331,7 +327,7 @@ class SharePartition:
             if run.to is not None:
                 change.releases = change.releases or run.to is RecordState.AVAILABLE
                 run.left(run.to)
-                self._left_order(run)
+                _leave(self._order, run)
         self._tidy()
 
     def undone(self, change: ShareStateChange) -> None:
@@ -346,11 +342,11 @@ class SharePartition:
 
     def released(self, member: str, terms: ShareTerms) -> ShareStateChange:
         """The member's share session ended: its acquired records are released."""
-        return self._take_back([run for run in self._held() if run.member == member], terms)
+        return self._take_back([run for run in _held(self._runs) if run.member == member], terms)
 
     def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
         """Releases records whose lock has expired."""
-        overdue = [run for run in self._held() if run.deadline_ms <= now_ms]
+        overdue = [run for run in _held(self._runs) if run.deadline_ms <= now_ms]
         for run in overdue:
             run.wakes_ms = _wakes_ms(run, terms, now_ms)
         return self._take_back(overdue, terms)
@@ -373,9 +369,6 @@ class SharePartition:
         )
         return None if next_ms == NO_DEADLINE else next_ms
 
-    def _held(self) -> Iterable[InFlightRun]:
-        return (run for run in self._runs if _is_held(run))
-
     def _take_back(self, runs: list[InFlightRun], terms: ShareTerms) -> ShareStateChange:
         change = ShareStateChange()
         for run in runs:
@@ -384,18 +377,12 @@ class SharePartition:
             if state is RecordState.AVAILABLE:
                 self._call_back(run, change)
             run.left(state)
-            self._left_order(run)
+            _leave(self._order, run)
             change.add(run, state)
             change.releases = change.releases or state is RecordState.AVAILABLE
         if runs:
             self._tidy()
         return change
-
-    def _left_order(self, run: InFlightRun) -> None:
-        """A key whose record rests has to wait with it."""
-        self._order.left(run.first, run.last)
-        for offset in range(run.first, run.last + 1) if run.wakes_ms else ():
-            self._order.acquired(offset, NOBODY)
 
     def _tidy(self) -> None:
         self._runs.tidy()
@@ -439,6 +426,17 @@ class SharePartition:
     def outlook(self) -> tuple[int, int]:
         """(start offset, number of finished records behind it), as they will be when all changes are persisted."""
         return self._runs.outlook()
+
+
+def _held(runs: InFlightRuns) -> list[InFlightRun]:
+    return [run for run in runs if _is_held(run)]
+
+
+def _leave(order: KeyOrder, run: InFlightRun) -> None:
+    """A key whose record rests has to wait with it."""
+    order.left(run.first, run.last)
+    for offset in range(run.first, run.last + 1) if run.wakes_ms else ():
+        order.acquired(offset, NOBODY)
 
 
 def _is_held(run: InFlightRun) -> bool:
