@@ -25,10 +25,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 BETWEEN_CONTROLLERS = (
     "KRaft's own, between controllers or from brokers to them; Tidelog's metadata are in etcd or SQLite"
 )
-NOT_SERVED = {
-    "StreamsGroupHeartbeat": "streams groups are not built yet; Kafka Streams works with classic groups",
-    "StreamsGroupDescribe": "streams groups are not built yet; Kafka Streams works with classic groups",
-}
+NOT_SERVED: dict[str, str] = {}
 REFUSED = {
     "AddRaftVoter": "; refused, as by a cluster with a fixed quorum",
     "RemoveRaftVoter": "; refused, as by a cluster with a fixed quorum",

@@ -1,7 +1,8 @@
 """The broker under test and the names of topics on it.
 
-`CONFORMANCE=kafka` runs the suite on Apache Kafka instead of Tidelog.  Each pytest worker starts one broker for all
-its tests; a test that stops, kills or configures its broker takes one of its own from `own_broker`.
+`CONFORMANCE=kafka` runs the suite on Apache Kafka instead of Tidelog, `CONFORMANCE=secured` on a broker with TLS, log-ins
+and an authorizer (`secured_suite.py`).  Each pytest worker starts one broker for all its tests; a test that stops, kills or
+configures its broker takes one of its own from `own_broker`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.conformance.members import await_coordinator
 from tests.conformance.process import BrokerProcess, free_port
 from tests.conformance.raw import Connection
 from tests.conformance.registry import Http
+from tests.conformance.secured_suite import SecuredSuiteBroker
 from tests.conformance.share_client import SHARE_SETTINGS
 from tests.conformance.tidelog_broker import TidelogBroker
 from tests.conformance.topics import create_topic
@@ -29,6 +31,7 @@ from tests.conformance.transactions import RawProducer
 from tests.conftest import RunAsync
 
 ON_KAFKA = os.environ.get("CONFORMANCE") == "kafka"
+SECURED = os.environ.get("CONFORMANCE") == "secured"
 
 # Background work looks often, so that its effects can be waited for.
 SETTINGS = {
@@ -53,7 +56,8 @@ BrokerFactory = Callable[..., BrokerProcess]
 
 
 def new_broker(home: Any, settings: dict[str, str]) -> BrokerProcess:
-    return (apache_kafka.KafkaBroker if ON_KAFKA else TidelogBroker)(home, {**SETTINGS, **settings})
+    kind = apache_kafka.KafkaBroker if ON_KAFKA else SecuredSuiteBroker if SECURED else TidelogBroker
+    return kind(home, {**SETTINGS, **settings})
 
 
 @pytest.fixture(scope="session")

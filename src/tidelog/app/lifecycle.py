@@ -50,6 +50,7 @@ from tidelog.groups.share.offsets import ShareOffsets
 from tidelog.groups.share.other_brokers import ClusterPersister, RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.state_coordinator import ShareStateCoordinator
+from tidelog.groups.streams.coordinator import StreamsGroups
 from tidelog.metadata.access.access_records import CredentialName
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.elections.unclean_restart import known_directories, remember_directories, report
@@ -260,6 +261,7 @@ class Broker:
         self._groups = Groups(node, controller, self._partitions, clock)
         self._classic_groups = ClassicGroups(self._groups, self._around.random)
         self._consumer_groups = ConsumerGroups(self._groups, self._classic_groups, self._around.random)
+        self._streams_groups = StreamsGroups(self._groups, self._classic_groups, controller)
         self._share_shards = ShareStateCoordinator(node, controller, self._partitions, clock)
         self._elsewhere = RemotePartitions(node, self._partitions, peers)
         persister = ClusterPersister(node, controller, self._share_shards, peers)
@@ -409,6 +411,7 @@ class Broker:
             classic_groups=self._classic_groups,
             classic_members=ClassicMembers(self._consumer_groups, self._classic_groups),
             consumer_groups=self._consumer_groups,
+            streams_groups=self._streams_groups,
             group_offsets=self._group_offsets,
             share_groups=self._share_groups,
             share_offsets=ShareOffsets(self._groups, self._share_groups, self._shares, self._elsewhere),

@@ -243,6 +243,7 @@ class Router:
         self._services.partitions.wake_fetches()
         self._services.classic_groups.drain()
         self._services.consumer_groups.drain()
+        self._services.streams_groups.drain()
         self._services.shares.drain()
 
     def connection_ended(self, connection: ClientConnection) -> None:

@@ -89,6 +89,8 @@ _HANDLERS = (
     ("ConsumerGroupDescribe", "groups.consumer_groups", "consumer_group_describe"),
     ("ShareGroupHeartbeat", "groups.share_groups", "share_group_heartbeat"),
     ("ShareGroupDescribe", "groups.share_groups", "share_group_describe"),
+    ("StreamsGroupHeartbeat", "groups.streams_groups", "streams_group_heartbeat"),
+    ("StreamsGroupDescribe", "groups.streams_groups", "streams_group_describe"),
     ("ShareFetch", "groups.share_fetch", "share_fetch"),
     ("ShareAcknowledge", "groups.share_fetch", "share_acknowledge"),
     ("InitializeShareGroupState", "groups.share_state", "initialize_share_group_state"),

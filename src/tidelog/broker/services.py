@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.groups.share.offsets import ShareOffsets
     from tidelog.groups.share.partitions import SharePartitions
     from tidelog.groups.share.state_coordinator import ShareStateCoordinator
+    from tidelog.groups.streams.coordinator import StreamsGroups
     from tidelog.metadata.controller import Controller
     from tidelog.metadata.image.image import Image
     from tidelog.metadata.producer_ids import ProducerIdAllocator
@@ -65,6 +66,7 @@ class Services:
     consumer_groups: ConsumerGroups
     group_offsets: OffsetCoordinator
     group_directory: GroupDirectory
+    streams_groups: StreamsGroups
     share_groups: ShareGroups
     share_offsets: ShareOffsets
     share_shards: ShareStateCoordinator

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Any
 
 from tidelog.config.applicability import known_settings, settings_without_effect, without_controllers
-from tidelog.config.group_bounds import check_group_bounds
+from tidelog.config.connection_overrides import connection_overrides
+from tidelog.config.group_bounds import check_groups
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
     HTTP_SERVICE,
@@ -35,6 +34,7 @@ from tidelog.config.tables.broker_replication import REPLICATION
 from tidelog.config.tables.broker_security import SECURITY
 from tidelog.config.tables.broker_tidelog import OWN
 from tidelog.config.topic import TopicConfig, check_key_name
+from tidelog.config.topic_defaults import topic_defaults
 from tidelog.errors import InvalidConfig
 from tidelog.logs import parse_levels
 
@@ -44,45 +44,6 @@ HTTP_LISTENER = "http"  # the prefix listener.name.http. is for the HTTP port, t
 _TICKETS = f"{PREFIX}{HTTP_LISTENER}.gssapi.sasl.jaas.config"
 AUTHORIZERS = ("tidelog", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 
-_HOURS = 3_600_000
-_MINUTES = 60_000
-
-# The broker settings that give a topic setting its default (the first that is set), and the unit of each.
-TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
-    "cleanup.policy": (("log.cleanup.policy", 1),),
-    "compression.gzip.level": (("compression.gzip.level", 1),),
-    "compression.lz4.level": (("compression.lz4.level", 1),),
-    "compression.type": (("compression.type", 1),),
-    "compression.zstd.level": (("compression.zstd.level", 1),),
-    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
-    "encryption.key": (("encryption.key", 1),),
-    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
-    "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-    "index.interval.bytes": (("log.index.interval.bytes", 1),),
-    "local.retention.bytes": (("log.local.retention.bytes", 1),),
-    "local.retention.ms": (("log.local.retention.ms", 1),),
-    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
-    "max.message.bytes": (("message.max.bytes", 1),),
-    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
-    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
-    "message.timestamp.type": (("log.message.timestamp.type", 1),),
-    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
-    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
-    "min.insync.replicas": (("min.insync.replicas", 1),),
-    "preallocate": (("log.preallocate", 1),),
-    "retention.bytes": (("log.retention.bytes", 1),),
-    "retention.ms": (
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", _MINUTES),
-        ("log.retention.hours", _HOURS),
-    ),
-    "segment.bytes": (("log.segment.bytes", 1),),
-    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOURS)),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOURS)),
-    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
-}
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -156,6 +117,19 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int = 2000
     group_share_record_lock_duration_ms: int = 30_000
     group_share_session_timeout_ms: int = 45_000
+    group_streams_assignment_interval_ms: int = 1000
+    group_streams_heartbeat_interval_ms: int = 5000
+    group_streams_initial_rebalance_delay_ms: int = 3000
+    group_streams_max_assignment_interval_ms: int = 15_000
+    group_streams_max_heartbeat_interval_ms: int = 15_000
+    group_streams_max_session_timeout_ms: int = 60_000
+    group_streams_max_size: int = (1 << 31) - 1
+    group_streams_max_standby_replicas: int = 2
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_min_heartbeat_interval_ms: int = 5000
+    group_streams_min_session_timeout_ms: int = 45_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_session_timeout_ms: int = 45_000
     inter_broker_listener_name: str | None = None
     leader_imbalance_check_interval_seconds: int = 300
     leader_replication_throttled_rate: int = (1 << 63) - 1
@@ -311,7 +285,7 @@ class BrokerConfig:
         for name in ("tidelog_http_listen", "tidelog_http_advertise"):
             if changes.get(name) is not None:
                 changes[name] = parse_address(changes[name], name.replace("_", "."))
-        start = BrokerConfig(**changes, topic_defaults=_topic_defaults(values, TopicConfig()), given=given)
+        start = BrokerConfig(**changes, topic_defaults=topic_defaults(values, TopicConfig()), given=given)
         start = replace(start, **_security(start), without_effect=without_effect)
         start._check()
         return start.with_dynamic(dynamic_all, dynamic_here)
@@ -327,7 +301,7 @@ class BrokerConfig:
             self,
             **_attributes(values),
             # The setting with the finest unit wins, in whichever layer it is, and only that one is dynamic.
-            topic_defaults=_topic_defaults(values, self.topic_defaults),
+            topic_defaults=topic_defaults(values, self.topic_defaults),
             dynamic_all=dynamic_all,
             dynamic_here=dynamic_here,
         )
@@ -376,9 +350,7 @@ class BrokerConfig:
             raise InvalidConfig("default.replication.factor must be at least 1")
         if self.log_cleaner_dedupe_buffer_size < 1 << 20:
             raise InvalidConfig(f"log.cleaner.dedupe.buffer.size must be at least {1 << 20}")
-        if not self.group_consumer_assignors:
-            raise InvalidConfig("group.consumer.assignors is empty: consumer groups need an assignor")
-        check_group_bounds("consumer", lambda name: getattr(self, name.replace(".", "_")))
+        check_groups(lambda name: getattr(self, name.replace(".", "_")))
         for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
             size = getattr(self, name.replace(".", "_"))
             if size < 1 and size != -1:
@@ -405,7 +377,7 @@ class BrokerConfig:
 
     def connections_max_of(self, host: str) -> int:
         """How many connections one address may have."""
-        overrides = _connection_overrides(self.max_connections_per_ip_overrides)
+        overrides = connection_overrides(self.max_connections_per_ip_overrides)
         return overrides.get(host, self.max_connections_per_ip)
 
     @property
@@ -437,7 +409,7 @@ class BrokerConfig:
                     f"{name} is set, but HTTP requests need no login: set authorizer.class.name or "
                     "tidelog.http.authentication=required"
                 )
-        _connection_overrides(self.max_connections_per_ip_overrides)
+        connection_overrides(self.max_connections_per_ip_overrides)
         if self.authorizer_class_name not in ("", *AUTHORIZERS):
             raise InvalidConfig(
                 f"authorizer.class.name cannot be {self.authorizer_class_name!r}: it must be {' or '.join(AUTHORIZERS)}"
@@ -509,26 +481,6 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
     return {"security": by_listener, "http_security": of_http}
 
 
-@lru_cache(maxsize=16)
-def _connection_overrides(text: str) -> Mapping[str, int]:
-    """By address, as sockets write addresses."""
-    by_address = {}
-    for entry in filter(None, map(str.strip, text.split(","))):
-        host, _, count = entry.rpartition(":")
-        try:
-            address = str(ip_address(host.strip("[]")))
-            most = int(count)
-        except ValueError:
-            most = -1
-        if most < 0:
-            raise InvalidConfig(
-                f"max.connections.per.ip.overrides has {entry!r}: give an address and how many connections it may have, "
-                "as 127.0.0.1:200 (host names are not resolved)"
-            )
-        by_address[address] = most
-    return by_address
-
-
 def _one_node_id(values: dict[str, Value]) -> dict[str, Value]:
     """`broker.id` is the older name of `node.id`."""
     if "broker.id" not in values:
@@ -560,31 +512,3 @@ def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:
     """The values that are attributes of BrokerConfig, and not only defaults for topics."""
     named = {BROKER_SETTINGS[name].attribute: value for name, value in values.items()}
     return {name: value for name, value in named.items() if name in BrokerConfig.__dataclass_fields__}
-
-
-def _topic_defaults(values: Mapping[str, Value], base: TopicConfig) -> TopicConfig:
-    """The settings of a topic without its own settings: these broker settings on top of `base`."""
-    changes: dict[str, Value] = {}
-    for topic_name, synonyms in TOPIC_SYNONYMS.items():
-        for name, unit in synonyms:
-            value = values.get(name)
-            if value is not None:
-                changes[topic_name] = value * unit if isinstance(value, int) and unit > 1 else value
-                break
-    _check_times(changes)
-    return base.changed(changes)
-
-
-def _check_times(changes: dict[str, Value]) -> None:
-    retention = changes.get("retention.ms")
-    if isinstance(retention, int):
-        if retention == 0:
-            raise InvalidConfig("log.retention.ms cannot be 0: it must be -1 for no limit, or at least 1")
-        changes["retention.ms"] = max(-1, retention)
-    for topic_name, name, least in (
-        ("segment.ms", "log.roll.ms", 1),
-        ("segment.jitter.ms", "log.roll.jitter.ms", 0),
-    ):
-        value = changes.get(topic_name)
-        if isinstance(value, int) and value < least:
-            raise InvalidConfig(f"{name} cannot be {value}: it must be at least {least}")

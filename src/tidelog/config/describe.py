@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tidelog.config.broker import BROKER_SETTINGS, TOPIC_SYNONYMS, BrokerConfig, find_broker_setting
+from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig, find_broker_setting
 from tidelog.config.listener_security import PREFIX
 from tidelog.config.setting import Setting, SettingKind, Value
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
+from tidelog.config.topic_defaults import TOPIC_SYNONYMS
 
 
 class SettingSource(IntEnum):

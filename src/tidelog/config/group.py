@@ -38,6 +38,11 @@ class GroupConfig:
     share_record_lock_duration_ms: int = 30_000
     share_renew_acknowledge_enable: bool = True
     share_session_timeout_ms: int = 45_000
+    streams_assignment_interval_ms: int = 1000
+    streams_heartbeat_interval_ms: int = 5000
+    streams_initial_rebalance_delay_ms: int = 3000
+    streams_num_standby_replicas: int = 0
+    streams_session_timeout_ms: int = 45_000
 
     @staticmethod
     def of(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
@@ -120,6 +125,7 @@ def _bounds(name: str, broker: BrokerConfig) -> tuple[int | None, int | None]:
 
 def _bound_name(name: str, which: str) -> str:
     kind, _, rest = name.partition(".")
+    rest = rest.removeprefix("num.")  # group.streams.max.standby.replicas bounds streams.num.standby.replicas
     return f"{GROUP_BROKER_PREFIX}{kind}.{which}.{rest}"
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tidelog.errors import InvalidConfig
 
 
-def check_group_bounds(kind: str, value: Callable[[str], int]) -> None:
-    """Checks the broker's settings for groups of one kind.  `value`: returns a setting's value by its name."""
+def check_groups(value: Callable[[str], Any]) -> None:
+    """Checks the broker's settings for groups.  `value`: returns a setting's value by its name."""
+    if not value("group.consumer.assignors"):
+        raise InvalidConfig("group.consumer.assignors is empty: consumer groups need an assignor")
+    for kind in ("consumer", "streams"):
+        _check_bounds(kind, value)
+    name, bound = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
+    if value(name) > value(bound):
+        raise InvalidConfig(f"{name} ({value(name)}) must not be larger than {bound} ({value(bound)})")
+
+
+def _check_bounds(kind: str, value: Callable[[str], int]) -> None:
     prefix = f"group.{kind}."
     for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
         least, default, most = (

@@ -1,7 +1,7 @@
 """The groups that this broker coordinates: one state machine for each partition of `__consumer_offsets` it leads.
 
 `Groups` is what the drivers of all group types share: shards, timers, settings, the cluster's metadata.  A driver of
-another type of group (consumer, share) takes the `Groups` at construction (in `app.lifecycle`) and
+another type of group (consumer, share, streams) takes the `Groups` at construction (in `app.lifecycle`) and
 - finds the shard of a group with `groups.shard(group_id)`, decides, appends, awaits `shard.committed(...)`;
 - names its deadlines `(type, group id, ...)` in `groups.timers`, so that names of different types do not collide;
 - adds callbacks to `groups.coordinator.opened` and `.closed`: the first arms its timers after a load, the second drops
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.clock import Clock
-from tidelog.config import BrokerConfig
+from tidelog.config import BrokerConfig, GroupConfig
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
@@ -43,6 +43,7 @@ class Groups:
         self.timers = Timers(clock)
         self.updated: list[Callable[[Update], None]] = []
         """Called with every metadata update, after the shards have applied it."""
+        self._plain: tuple[BrokerConfig, GroupConfig] | None = None
 
     # For drivers
 
@@ -57,6 +58,14 @@ class Groups:
     @property
     def commit_timeout_ms(self) -> int:
         return self.config.offsets_commit_timeout_ms
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """The group's settings; cached for groups without settings of their own, because every heartbeat needs them."""
+        broker = self.config
+        if self._plain is None or self._plain[0] is not broker:
+            self._plain = (broker, GroupConfig.of({}, broker))
+        overrides = self.image.group_overrides(group_id)
+        return GroupConfig.of(overrides, broker) if overrides else self._plain[1]
 
     def shard(self, group_id: str) -> GroupShard:
         """The shard that holds the group's state; raises the protocol's error if another broker leads the shard, or if

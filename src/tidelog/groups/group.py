@@ -1,7 +1,7 @@
 """The interface of every group type for the requests that serve all of them (offsets, listing, deletion).
 
-`ClassicGroup`, `ConsumerGroup` and `ShareGroup` each implement it.  Pure: a check raises the protocol's error and
-changes nothing."""
+`ClassicGroup`, `ConsumerGroup`, `ShareGroup` and `StreamsGroup` each implement it.  Pure: a check raises the
+protocol's error and changes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tidelog.coordination.records import CoordinatorRecord
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 
 CheckPartition = Callable[[str, UUID, int], None]
 """(topic, topic id, partition): raises if this member may not commit an offset of this partition."""
@@ -22,12 +22,12 @@ class Group(Protocol):
 
     @property
     def kind(self) -> str:
-        """CLASSIC, CONSUMER or SHARE: the group type in ListGroups."""
+        """CLASSIC, CONSUMER, SHARE or STREAMS: the group type in ListGroups."""
         ...
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type in ListGroups: `consumer`, `share`, or the one that classic members joined with."""
+        """The protocol type in ListGroups: `consumer`, `share`, `streams`, or the one that classic members joined with."""
         ...
 
     @property

@@ -9,6 +9,7 @@ from tidelog.groups.consumer.group import CONSUMER_RECORDS, replay_consumer_reco
 from tidelog.groups.offsets.records import replay_legacy_offset, replay_offset
 from tidelog.groups.share.group import SHARE_REPLAYS
 from tidelog.groups.state_machine import GroupStateMachine, Replay
+from tidelog.groups.streams.group import STREAMS_REPLAYS
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey
 from tidelog.wire.messages.legacy_offset_commit_record import LegacyOffsetCommitKey
 from tidelog.wire.messages.offset_commit_record import OffsetCommitKey
@@ -18,6 +19,7 @@ REPLAYS: dict[type, Replay] = {
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group,
     **SHARE_REPLAYS,
+    **STREAMS_REPLAYS,
     **dict.fromkeys(CONSUMER_RECORDS, replay_consumer_record),
 }
 

@@ -1,7 +1,8 @@
-"""The record types of `__consumer_offsets`: classic, consumer and share groups, and committed offsets.
+"""The record types of `__consumer_offsets`: classic, consumer, share and streams groups, and committed
+offsets.
 
-The versions are those that Kafka 4.3 writes; all older versions are read.  Types that are not listed (streams groups)
-are ignored when the topic is loaded.  Pure."""
+The versions are those that Kafka 4.3 writes; all older versions are read.  Types that are not listed are ignored
+when the topic is loaded.  Pure."""
 
 from __future__ import annotations
 
@@ -58,6 +59,30 @@ from tidelog.wire.messages.share_group_target_assignment_metadata_record import 
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from tidelog.wire.messages.streams_group_current_member_assignment_record import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+)
+from tidelog.wire.messages.streams_group_member_metadata_record import (
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+)
+from tidelog.wire.messages.streams_group_metadata_record import (
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+)
+from tidelog.wire.messages.streams_group_target_assignment_member_record import (
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+)
+from tidelog.wire.messages.streams_group_target_assignment_metadata_record import (
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+)
+from tidelog.wire.messages.streams_group_topology_record import (
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 
 _OFFSET_VERSION = 4
 _OFFSET_VERSION_WITH_EXPIRY = 1  # the only version that carries a time of expiry of its own
@@ -85,4 +110,10 @@ KINDS = RecordTypes(
     RecordType(ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, 0),
     RecordType(ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0),
     RecordType(ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0),
+    RecordType(StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue, 0),
+    RecordType(StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, 0),
+    RecordType(StreamsGroupMetadataKey, StreamsGroupMetadataValue, 0),
+    RecordType(StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue, 0),
+    RecordType(StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue, 0),
+    RecordType(StreamsGroupTopologyKey, StreamsGroupTopologyValue, 0),
 )

@@ -136,6 +136,24 @@ TABLE = [
     ),
     Row("ConsumerGroupDescribe", 0, "DESCRIBE GROUP", {"group_ids": ["g"]}),
     Row(
+        "StreamsGroupHeartbeat",
+        0,
+        "READ GROUP, DESCRIBE TOPIC",
+        {
+            "group_id": "g4",
+            "member_id": "m",
+            "rebalance_timeout_ms": 1000,
+            "topology": {
+                "epoch": 0,
+                "subtopologies": [{"subtopology_id": "0", "source_topics": ["orders"]}],
+            },
+            "active_tasks": [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+        },
+    ),
+    Row("StreamsGroupDescribe", 0, "DESCRIBE GROUP", {"group_ids": ["g"]}),
+    Row(
         "ShareGroupHeartbeat",
         1,
         "READ GROUP, DESCRIBE TOPIC",

@@ -132,7 +132,7 @@ BOUNDARIES = {
         CreatePartitions DeleteGroups OffsetDelete DescribeProducers ConsumerGroupHeartbeat
         ConsumerGroupDescribe ShareGroupHeartbeat ShareGroupDescribe ShareFetch ShareAcknowledge
         DescribeShareGroupOffsets AlterShareGroupOffsets DeleteShareGroupOffsets
-        DescribeTopicPartitions AddPartitionsToTxn
+        DescribeTopicPartitions AddPartitionsToTxn StreamsGroupHeartbeat StreamsGroupDescribe
     """,
     "scoped": """
         DescribeAcls CreateAcls DeleteAcls DescribeClientQuotas AlterClientQuotas

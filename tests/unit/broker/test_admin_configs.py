@@ -262,7 +262,7 @@ async def test_settings_of_one_broker_win_over_those_of_all(random: Random) -> N
         (GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "4999"), "INVALID_CONFIG"),
         (GROUP, "g", ("share.auto.offset.reset", SET, "foo"), "INVALID_CONFIG"),
         (GROUP, "g", ("share.dead.letter.topic", SET, "a b"), "INVALID_CONFIG"),
-        (GROUP, "g", ("streams.num.standby.replicas", SET, "1"), "INVALID_CONFIG"),
+        (GROUP, "g", ("streams.num.standby.replicas", SET, "3"), "INVALID_CONFIG"),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "45000"), "NONE"),
         (GROUP, "g", ("consumer.session.timeout.ms", DELETE, None), "NONE"),
         (GROUP, "g", ("no.such", SET, "1"), "INVALID_CONFIG"),

@@ -16,11 +16,10 @@ def test_a_group_without_settings_has_the_brokers() -> None:
     assert own.consumer_session_timeout_ms == 55_000
 
 
-def test_the_parsed_form_has_the_default_of_each_setting_of_groups_that_exist_here() -> None:
+def test_the_parsed_form_has_the_default_of_each_setting() -> None:
     config = GroupConfig()
     for setting in GROUP_SETTINGS.values():
-        if not setting.name.startswith("streams."):
-            assert getattr(config, setting.attribute) == setting.default
+        assert getattr(config, setting.attribute) == setting.default
 
 
 def test_a_value_from_before_the_bounds_were_narrowed_is_drawn_into_them() -> None:

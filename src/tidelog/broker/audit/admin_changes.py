@@ -318,8 +318,9 @@ CHANGES: dict[str, tuple[Changes, Codes]] = {
 
 # What clients do with data, and what members of groups and transactions do.
 _OF_CLIENTS = """
-Produce Fetch OffsetCommit JoinGroup Heartbeat LeaveGroup SyncGroup ConsumerGroupHeartbeat ShareGroupHeartbeat ShareFetch
-ShareAcknowledge InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn TxnOffsetCommit PushTelemetry
+Produce Fetch OffsetCommit JoinGroup Heartbeat LeaveGroup SyncGroup ConsumerGroupHeartbeat ShareGroupHeartbeat
+StreamsGroupHeartbeat ShareFetch ShareAcknowledge InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn TxnOffsetCommit
+PushTelemetry
 """
 # What brokers do for each other.
 _OF_BROKERS = """
@@ -332,8 +333,8 @@ _READING = """
 ListOffsets Metadata OffsetFetch FindCoordinator DescribeGroups ListGroups DescribeTransactions ListTransactions
 OffsetForLeaderEpoch DescribeConfigs DescribeAcls DescribeDelegationToken DescribeClientQuotas
 DescribeUserScramCredentials DescribeLogDirs ListPartitionReassignments DescribeQuorum DescribeCluster DescribeProducers
-ConsumerGroupDescribe ShareGroupDescribe DescribeShareGroupOffsets GetTelemetrySubscriptions ListConfigResources
-DescribeTopicPartitions
+ConsumerGroupDescribe ShareGroupDescribe StreamsGroupDescribe DescribeShareGroupOffsets GetTelemetrySubscriptions
+ListConfigResources DescribeTopicPartitions
 """
 UNRECORDED = frozenset(f"{_OF_CLIENTS} {_OF_BROKERS} {_OF_LOGINS} {_READING}".split())
 

@@ -23,6 +23,7 @@ from tidelog.broker.authorization.guards import (
     whole,
 )
 from tidelog.broker.services import Context
+from tidelog.groups.streams.topology import topic_names
 from tidelog.wire.acls import CLUSTER_NAME
 from tidelog.wire.messages import offset_commit as commit
 from tidelog.wire.messages import offset_fetch as fetch
@@ -40,6 +41,8 @@ from tidelog.wire.messages.offset_delete import (
 )
 from tidelog.wire.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from tidelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from tidelog.wire.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from tidelog.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 _COMMIT_IDS_FROM = 10
@@ -57,13 +60,13 @@ heartbeat = _reads_group(lambda code: HeartbeatResponse(error_code=code))
 leave_group = _reads_group(lambda code: LeaveGroupResponse(error_code=code))
 
 
-def _subscribing(response: Callable[..., Any]) -> Guard:
-    """A member must be allowed to describe every topic that it subscribes to by name."""
+def _subscribing(response: Callable[..., Any], topics: Callable[[Any], Iterable[str]]) -> Guard:
+    """A member must be allowed to describe every topic that it names."""
 
     def guard(request: Any, context: Context, handle: Handler) -> Any:
         try:
             context.check(Op.READ, GROUP, request.group_id)
-            for name in request.subscribed_topic_names or ():
+            for name in topics(request):
                 context.check(Op.DESCRIBE, TOPIC, name)
         except errors.TidelogError as problem:
             return response(error_code=problem.code, error_message=str(problem))
@@ -72,8 +75,16 @@ def _subscribing(response: Callable[..., Any]) -> Guard:
     return guard
 
 
-consumer_group_heartbeat = _subscribing(ConsumerGroupHeartbeatResponse)
-share_group_heartbeat = _subscribing(ShareGroupHeartbeatResponse)
+def _subscribed(request: Any) -> Iterable[str]:
+    return request.subscribed_topic_names or ()
+
+
+consumer_group_heartbeat = _subscribing(ConsumerGroupHeartbeatResponse, _subscribed)
+share_group_heartbeat = _subscribing(ShareGroupHeartbeatResponse, _subscribed)
+streams_group_heartbeat = _subscribing(
+    StreamsGroupHeartbeatResponse,
+    lambda request: () if request.topology is None else sorted(topic_names(request.topology)),
+)
 
 
 async def describe_groups(request: Any, context: Context, handle: Handler) -> Any:
@@ -87,7 +98,11 @@ async def describe_groups(request: Any, context: Context, handle: Handler) -> An
     return response
 
 
-def _describing(described: Callable[..., Any], topics: Callable[[Any], Iterable[str]]) -> Guard:
+def _describing(
+    described: Callable[..., Any],
+    topics: Callable[[Any], Iterable[str]],
+    text_of_hidden: str = "The group has described topic(s) that the client is not authorized to describe.",
+) -> Guard:
     async def guard(request: Any, context: Context, handle: Handler) -> Any:
         request.group_ids, refused = split(
             context, Op.DESCRIBE, GROUP, request.group_ids, lambda group: group
@@ -97,8 +112,9 @@ def _describing(described: Callable[..., Any], topics: Callable[[Any], Iterable[
         for group in response.groups:
             hidden = any(not context.sees(Op.DESCRIBE, TOPIC, name) for name in topics(group))
             if hidden:
-                text = "The group has described topic(s) that the client is not authorized to describe."
-                group = described(group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=text)
+                group = described(
+                    group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=text_of_hidden
+                )
             elif request.include_authorized_operations and group.error_code == 0:
                 group.authorized_operations = operations(context, GROUP, group.group_id)
             shown.append(group)
@@ -127,6 +143,11 @@ def _topics_of_sharers(group: Any) -> Iterable[str]:
 
 consumer_group_describe = _describing(DescribedConsumerGroup, _topics_of_consumers)
 share_group_describe = _describing(DescribedShareGroup, _topics_of_sharers)
+streams_group_describe = _describing(
+    DescribedStreamsGroup,
+    lambda group: () if group.topology is None else topic_names(group.topology),
+    "The described group uses topics that the client is not authorized to describe.",
+)
 
 
 async def list_groups(request: Any, context: Context, handle: Handler) -> Any:

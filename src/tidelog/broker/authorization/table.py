@@ -45,6 +45,8 @@ GUARDS: dict[str, Guard] = {
     "DeleteGroups": groups.delete_groups,
     "ConsumerGroupHeartbeat": groups.consumer_group_heartbeat,
     "ConsumerGroupDescribe": groups.consumer_group_describe,
+    "StreamsGroupHeartbeat": groups.streams_group_heartbeat,
+    "StreamsGroupDescribe": groups.streams_group_describe,
     "OffsetCommit": groups.offset_commit,
     "OffsetFetch": groups.offset_fetch,
     "OffsetDelete": groups.offset_delete,

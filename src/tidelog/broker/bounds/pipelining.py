@@ -8,9 +8,9 @@ from __future__ import annotations
 
 AT_ONCE_S = 0.05
 BY_CHANCE_MAX = 1
-_GROUP = frozenset((8, 9, 11, 12, 13, 14, 68))
-"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat: all that is on a
-connection which is there for heartbeats.  One of these may come at once by chance; anything else shows that the
+_GROUP = frozenset((8, 9, 11, 12, 13, 14, 68, 88))
+"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat, StreamsGroupHeartbeat: all
+that is on a connection which is there for heartbeats.  One of these may come at once by chance; anything else shows that the
 connection is no such one."""
 
 

@@ -85,31 +85,31 @@ group.share.record.lock.duration.ms int 30000 1000..3600000 built
   How long a record of a share group stays acquired.
 group.share.session.timeout.ms int 45000 1.. built
   A share group member silent for this long is removed.
-group.streams.assignment.interval.ms int 1000 0.. dynamic of:streams
+group.streams.assignment.interval.ms int 1000 0.. built dynamic
   Least time between two assignments of a streams group.
-group.streams.heartbeat.interval.ms int 5000 1.. of:streams
+group.streams.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of streams group members.
-group.streams.initial.rebalance.delay.ms int 3000 0.. of:streams
+group.streams.initial.rebalance.delay.ms int 3000 0.. built
   How long a new streams group waits for more members.
-group.streams.max.assignment.interval.ms int 15000 0.. of:streams
+group.streams.max.assignment.interval.ms int 15000 0.. built
   Largest assignment interval a streams group may set.
-group.streams.max.heartbeat.interval.ms int 15000 1.. of:streams
+group.streams.max.heartbeat.interval.ms int 15000 1.. built
   Largest heartbeat interval a streams group may set.
-group.streams.max.session.timeout.ms int 60000 1.. of:streams
+group.streams.max.session.timeout.ms int 60000 1.. built
   Largest session timeout a streams group may set.
-group.streams.max.size int 2147483647 1.. of:streams
+group.streams.max.size int 2147483647 1.. built
   Most members of a streams group.
-group.streams.max.standby.replicas int 2 0.. of:streams
+group.streams.max.standby.replicas int 2 0.. built
   Most standby copies a streams group may set.
-group.streams.min.assignment.interval.ms int 0 0.. of:streams
+group.streams.min.assignment.interval.ms int 0 0.. built
   Smallest assignment interval a streams group may set.
-group.streams.min.heartbeat.interval.ms int 5000 1.. of:streams
+group.streams.min.heartbeat.interval.ms int 5000 1.. built
   Smallest heartbeat interval a streams group may set.
-group.streams.min.session.timeout.ms int 45000 1.. of:streams
+group.streams.min.session.timeout.ms int 45000 1.. built
   Smallest session timeout a streams group may set.
-group.streams.num.standby.replicas int 0 0.. of:streams
+group.streams.num.standby.replicas int 0 0.. built
   Standby copies of each task of a streams group.
-group.streams.session.timeout.ms int 45000 1.. of:streams
+group.streams.session.timeout.ms int 45000 1.. built
   A streams group member silent for this long is removed.
 offset.metadata.max.bytes int 4096 built
   Longest text a consumer may store with an offset.

@@ -35,15 +35,15 @@ share.renew.acknowledge.enable boolean true built
   Let members renew the lock on an acquired record.
 share.session.timeout.ms int 45000 1.. built
   A member of the share group silent for this long is removed.
-streams.assignment.interval.ms int 1000 0.. of:streams
+streams.assignment.interval.ms int 1000 0.. built
   Least time between two assignments of the streams group.
-streams.heartbeat.interval.ms int 5000 1.. of:streams
+streams.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of the streams group's members.
-streams.initial.rebalance.delay.ms int 3000 0.. of:streams
+streams.initial.rebalance.delay.ms int 3000 0.. built
   How long a new streams group waits for more members.
-streams.num.standby.replicas int 0 0.. of:streams
+streams.num.standby.replicas int 0 0.. built
   Standby copies of each task.
-streams.session.timeout.ms int 45000 1.. of:streams
+streams.session.timeout.ms int 45000 1.. built
   A member of the streams group silent for this long is removed.
 """)
 

@@ -34,7 +34,6 @@ NOT_APPLICABLE = {
 
 FEATURES = {
     "tiers": "tiered storage",
-    "streams": "streams groups",
     "kerberos": "renewing Kerberos tickets by a schedule of its own",
     "oauth-assertion": "OAuth client assertions",
     "token-refresh": "refresh of logins by schedule",

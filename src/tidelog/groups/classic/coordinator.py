@@ -41,7 +41,7 @@ from tidelog.groups.classic.sync import (
     sync,
 )
 from tidelog.groups.coordinator import Groups
-from tidelog.groups.group import CONSUMER
+from tidelog.groups.group import CONSUMER, STREAMS
 from tidelog.groups.held_heartbeats import HeldAnswer, HeldHeartbeats, Hold
 from tidelog.groups.state_machine import GroupStateMachine
 from tidelog.replication.commit_status import Appended
@@ -136,7 +136,7 @@ class ClassicGroups:
         group = machine.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return group, None
-        if group is not None and not (group.kind == CONSUMER and group.is_empty):
+        if group is not None and not (group.kind in (CONSUMER, STREAMS) and group.is_empty):
             raise errors.InconsistentGroupProtocol(f"group {group_id} is a {group.kind} group")
         if request.member_id:
             return None, None

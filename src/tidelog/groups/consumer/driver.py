@@ -56,7 +56,6 @@ class ConsumerDriver:
         self.classic = classic
         self._random = random
         self._expressions = Expressions()
-        self._plain = (groups.config, GroupConfig.of({}, groups.config))
         self.told: dict[str, dict[str, int]] = {}
         """The last heartbeat interval that each member was told, by group and member."""
         self.held = HeldHeartbeats(CONSUMER, groups.timers)
@@ -75,12 +74,7 @@ class ConsumerDriver:
         return group
 
     def config(self, group_id: str) -> GroupConfig:
-        """The group's settings; cached for groups without settings of their own, because every heartbeat needs them."""
-        broker = self.groups.config
-        if self._plain[0] is not broker:
-            self._plain = (broker, GroupConfig.of({}, broker))
-        overrides = self.groups.image.group_overrides(group_id)
-        return GroupConfig.of(overrides, broker) if overrides else self._plain[1]
+        return self.groups.group_config(group_id)
 
     def facts(self, group_id: str) -> GroupFacts:
         return GroupFacts(

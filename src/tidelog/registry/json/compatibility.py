@@ -66,6 +66,7 @@ class JsonComparison:
         return differences
 
     def _part(self, part: SchemaNode, written: list[SchemaNode], path: str) -> Differences:
+        self._pairs.spend(1 + len(written))
         if part.accepts_nothing:
             return [_changed("TYPE_CHANGED", path)]
         differences = self._whole(part, written, path)

@@ -139,7 +139,9 @@ class SchemaNodes:
         nodes = self._simple.get(key)
         if nodes is None:
             self._simple[key] = []  # a schema that only refers to itself accepts everything
-            nodes = self._simple[key] = list(self._taken_apart(node, 0))
+            # Each once: parts that refer to parts twice would double with every level.
+            nodes = list({id(part.schema): part for part in self._taken_apart(node, 0)}.values())
+            self._simple[key] = nodes
             self._kept.append(node.schema)
         return nodes
 

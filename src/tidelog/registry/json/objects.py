@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import Protocol
 
 from tidelog.registry.difference import Difference
 from tidelog.registry.json.node import SchemaNode
+from tidelog.registry.json.property_patterns import finds
 from tidelog.registry.pair_comparison import Differences
 
 
@@ -93,7 +92,7 @@ def _asked(part: SchemaNode, name: str, more: object) -> list[SchemaNode]:
     properties = part.get("properties") or {}
     constraints = [part.at(properties[name])] if name in properties else []
     for pattern, schema in (part.get("patternProperties") or {}).items():
-        if _finds(pattern, name):
+        if finds(pattern, name):
             constraints.append(part.at(schema))
     return constraints or [part.at(more)]
 
@@ -102,19 +101,6 @@ def _given(written: list[SchemaNode], name: str) -> list[SchemaNode]:
     return [
         constraint for other in written for constraint in _asked(other, name, _promised(other, len(written)))
     ]
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return None
-
-
-def _finds(pattern: str, name: str) -> bool:
-    compiled = _compiled(pattern)
-    return compiled is not None and compiled.search(name) is not None
 
 
 def _property(by: Accepts, part: SchemaNode, written: list[SchemaNode], name: str, path: str) -> Differences:

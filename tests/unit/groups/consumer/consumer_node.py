@@ -14,6 +14,7 @@ from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.consumer.coordinator import ConsumerGroups
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.coordinator import Groups
+from tidelog.groups.streams.coordinator import StreamsGroups
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.records import BrokerRecord, Endpoint
 from tidelog.metadata.registration import Registration
@@ -64,6 +65,7 @@ class Node:
         self.classic = ClassicGroups(self.groups, random)
         self.consumers = ConsumerGroups(self.groups, self.classic, random)
         self.migrating = ClassicMembers(self.consumers, self.classic)
+        self.streams = StreamsGroups(self.groups, self.classic, self.controller)
         self.groups.start()
         self._following = asyncio.get_running_loop().create_task(self._follow())
         record = BrokerRecord((Endpoint("PLAINTEXT", "here", 9092),), None)
