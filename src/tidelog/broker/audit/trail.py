@@ -174,9 +174,9 @@ class AuditTrail:
         return taken
 
     def give_back(self, events: list[bytes]) -> None:
-        """They could not be written: they come first the next time, within the bound."""
-        room = max(0, self._settings().queue_max - len(self._queue))
-        lost = len(events) - room
+        """Puts events that could not be written back at the head of the queue, within its bound."""
+        places = max(0, self._settings().queue_max - len(self._queue))
+        lost = len(events) - places
         if lost > 0:
             self.dropped += lost
             self._missing += lost

@@ -57,7 +57,7 @@ async def metadata(request: Any, context: Context, handle: Handler) -> Any:
     if not asks_all and context.version == 0:
         response.topics = [topic for topic in response.topics if topic.name]
     allowed, _ = split(
-        context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name or None, asked=False
+        context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name or None, named=False
     )
     response.topics = allowed + refused
     for topic in allowed:

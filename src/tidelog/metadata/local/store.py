@@ -179,10 +179,10 @@ class LocalStore:
                 writer.close()
 
 
-def _restored(revision: int, known: int) -> RolledBack:
+def _restored(revision: int, newest_seen: int) -> RolledBack:
     return RolledBack(
-        f"The metadata store is at revision {revision} and was at {known}: it was restored from a backup.  Restart this "
-        "broker: it will compare its logs with the metadata."
+        f"The metadata store is at revision {revision} and was at {newest_seen}: it was restored from a backup.  Restart "
+        "this broker: it will compare its logs with the metadata."
     )
 
 
