@@ -95,7 +95,9 @@ class TenantStorage:
             try:
                 await self.measure()
             except errors.TidelogError as problem:
-                log.warning("what tenants store cannot be told to the other brokers now: %s", problem)
+                log.warning(
+                    "The stored bytes of tenants could not be reported to the other brokers: %s", problem
+                )
             await asyncio.sleep(MEASURE_S)
 
     async def measure(self) -> None:

@@ -99,11 +99,13 @@ class PeerLiveness:
             )
         except errors.TidelogError as problem:
             log.info(
-                "broker %d seems to be gone, and the metadata cannot be told: %s", broker.node_id, problem
+                "broker %d seems to be gone, and its registration could not be deleted: %s",
+                broker.node_id,
+                problem,
             )
             return
         if done is not None:
-            log.warning("broker %d has ended: nobody answers at its address any more", broker.node_id)
+            log.warning("broker %d has ended: its address refuses connections", broker.node_id)
 
     async def stop(self) -> None:
         tasks, self._watched = list(self._watched.values()), {}

@@ -92,7 +92,7 @@ class Background:
                 await self.tick()
             except Exception:
                 # One log that cannot be looked after must not cost all others their retention.
-                logger.exception("housekeeping failed, and goes on")
+                logger.exception("Housekeeping failed, and runs again in the next round")
 
     async def tick(self) -> None:
         """Everything that is due now."""

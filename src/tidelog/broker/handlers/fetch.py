@@ -87,7 +87,7 @@ def _check_replica(ask: FetchAsk, services: Services) -> None:
     """An older process of the broker, which may have other data than the one that is registered, must not speak for it."""
     broker = services.image().brokers.get(NodeId(ask.replica_id))
     if broker is not None and UNKNOWN < ask.replica_epoch < broker.epoch:
-        raise errors.StaleBrokerEpoch(f"broker {ask.replica_id} has registered anew since")
+        raise errors.StaleBrokerEpoch(f"broker {ask.replica_id} has registered again since")
 
 
 class FetchInFlight:

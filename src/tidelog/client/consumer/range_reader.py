@@ -99,7 +99,7 @@ class RangeReader:
             await cluster.refresh([partition.topic])
             if self._is_another(partition.topic, topic_id):
                 raise errors.UnknownTopicOrPartition(
-                    f"topic {partition.topic!r} was deleted and made anew: the records to read are gone"
+                    f"topic {partition.topic!r} was deleted and created again: the records to read are gone"
                 )
         (node,) = await cluster.leaders([partition])
         connection = await cluster.node(node)

@@ -160,7 +160,7 @@ def _asking() -> Behalf:
     behalf = identity.behalf()
     if behalf is None:
         # A path that no guard has passed: nobody's rights are the only safe ones.
-        raise ClusterAuthorizationFailed("nobody has logged in for this request")
+        raise ClusterAuthorizationFailed("this request has no login")
     return behalf
 
 

@@ -248,7 +248,7 @@ def check(around: GatewayServices, request: Request, path: str) -> None:
     for need in rule.needs:
         require(around, need.operation, need.kind, need.name_in(request))
     if not rule.needs and identity.behalf() is None:
-        raise Problem(403, "nobody has logged in for this request", FORBIDDEN)
+        raise Problem(403, "this request has no login", FORBIDDEN)
 
 
 def require(around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str) -> None:

@@ -151,7 +151,7 @@ class Move:
         headers = walk(data)
         if not headers or not all(crc_ok(data, header.position) for header in headers):
             self._from.suspect(max(self._to.end, self._from.start))
-            raise CorruptMessage(f"{self.name} is damaged at offset {self._to.end} or behind")
+            raise CorruptMessage(f"{self.name} is damaged at or after offset {self._to.end}")
         for header in headers:
             if run and header.leader_epoch != run[0].leader_epoch:
                 self._append_run(data, run)

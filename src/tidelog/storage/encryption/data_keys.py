@@ -188,7 +188,7 @@ class DataKeys:
             key.lose(problem)
         if self._told.get(name) != problem:
             self._told[name] = problem
-            logger.error("what is encrypted with %s cannot be read any more: %s", name, problem)
+            logger.error("Data encrypted with %s can no longer be read: %s", name, problem)
 
     def _unavailable(self, name: str, problem: str) -> None:
         """Keys that are here stay in use: only new ones cannot be had."""

@@ -127,7 +127,7 @@ class Scrubber:
                 self._volume.failed(problem, f"scrub {self._home.path}")
                 await asyncio.sleep(LOOK_S)
             except Exception:
-                logger.exception("scrubbing %s failed, and goes on later", self._home.path)
+                logger.exception("Scrubbing of %s failed, and runs again later", self._home.path)
                 await asyncio.sleep(FIRST_MS / 1000)
 
     async def scrub(self) -> None:
@@ -250,7 +250,7 @@ class Scrubber:
     def _rebuild_index(self, name: TopicPartition, base: int) -> None:
         opened = self._open(name, base)
         if opened is not None and opened[1] is not opened[0].segments.last:
-            logger.warning("%s has an index that does not fit its batches: built anew", opened[1].path)
+            logger.warning("%s has an index that does not match its batches: rebuilt", opened[1].path)
             opened[1].rebuild_indexes()
             scanning.trim_indexes(opened[1])
             self.counters.indexes_rebuilt += 1
@@ -286,7 +286,7 @@ class Scrubber:
             segments = list(log.segments)
             if offset is not None:
                 segments = [segments[log.segments.holding(offset)]]
-            logger.warning("%s: somebody could not read it: checking its bytes", name)
+            logger.warning("%s: a read failed: checking its bytes", name)
             for segment in segments:
                 await self._confirm(name, segment.base)
 

@@ -39,7 +39,7 @@ _STRICT_FROM = 3
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     outcome: dict[str, TopicPlan | errors.TidelogError] = {
-        name: errors.InvalidRequest(f"topic {name!r} is asked for twice")
+        name: errors.InvalidRequest(f"topic {name!r} occurs twice in the request")
         for name in counts
         if counts[name] > 1
     }

@@ -312,7 +312,7 @@ class Processing:
             return
         raise ProcessingFailed(
             f"{record.topic}-{record.partition} at offset {record.offset} failed {attempts} times; the last "
-            f"time with {described(problem)}: name a dead_letter_topic to go on without such records"
+            f"time with {described(problem)}: set dead_letter_topic to continue without such records"
         ) from problem
 
     # Offsets
