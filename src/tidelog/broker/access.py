@@ -1,5 +1,6 @@
-"""What this broker makes of the metadata about who may do what: authorizer, quotas, credentials, tokens.  Each is made
-when it is first asked for, and again when its part of the image or its settings are others."""
+"""Builds the objects that decide access from the metadata: authorizer, quotas, credentials, tokens.
+
+Each object is built at first use, and again after a change of its part of the image or of its settings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The gate: authentication, authorization and quotas of every request, of Kafka and HTTP, of the produce shortcut and of
-answers that are held back.
+held answers.
 
-The gate asks whether the session is authenticated, whether what it asks for is within its tenant, whether its principal
-may do that, and whether it is within its quota.  What it decides is cached on the session; a change of the rules makes
-those decisions void at once."""
+The gate checks that the session is authenticated, that the request stays within the session's tenant, that the principal
+has the right, and that the client is within its quota.  The session caches the decisions; a change of the rules makes
+them void at once."""
 
 from __future__ import annotations
 

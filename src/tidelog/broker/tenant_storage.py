@@ -1,9 +1,9 @@
-"""What tenants store: measures the logs of this broker, tells the other brokers, and finds the tenants that store as much as
-they may.
+"""The stored bytes of tenants: measures the logs of this broker, reports to the other brokers, and finds the tenants that
+have reached `stored_bytes_max`.
 
-Each broker adds what the others have last told to what it has measured itself, so all decide alike within the time of two
-measurements.  A tenant that was full may write again once it stores clearly less than its limit: otherwise it would be
-refused and let in by turns."""
+Each broker adds the last reports of the others to its own measurement, so all brokers decide alike within the time of two
+measurements.  A full tenant may write again once it stores clearly less than its limit: otherwise the broker would refuse
+and accept it by turns."""
 
 from __future__ import annotations
 

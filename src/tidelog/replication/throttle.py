@@ -1,8 +1,7 @@
 """Replication throttles (`leader.` and `follower.replication.throttled.rate`): quotas for replicas that are behind.  Pure.
 
-A replica that is in sync is never held back: producers wait for it.  What it takes counts all the same, as in Kafka.
-The leader's side is asked by the handler of fetches, the follower's by `replica_fetcher`, moves between folders by
-`partitions`; each has one of these."""
+A replica in sync is never throttled, since producers wait for it; its bytes count all the same, as in Kafka.  The fetch
+handler uses the leader's throttle, `replica_fetcher` the follower's, and `partitions` one for moves between directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what in transactions, and who may number records."""
+"""Rights in transactions, and the right to produce with sequence numbers."""
 
 from __future__ import annotations
 

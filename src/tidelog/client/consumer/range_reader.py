@@ -1,8 +1,8 @@
-"""Reads the records between two offsets of a partition, for a caller that knows beforehand that they exist.
+"""Reads the records between two offsets of a partition, for a caller that knows that they exist.
 
-Unlike a consumer it has no position, asks for nothing behind the end, and does not wait at the broker for records
-to come.  The next answer is under way while the caller is busy with the last one.  Every range stands for itself,
-so one reader may serve many of them.
+Unlike a consumer, the reader has no position, fetches nothing past the end, and does not wait at the broker for new
+records.  It requests the next answer while the caller handles the last one.  Ranges are independent, so one reader may
+serve many of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The data keys of one broker: random, wrapped with a named key, kept in `encryption-keys` of every log directory.
 
-Files are encrypted with keys derived from a data key, so there are few of them: one for each named key and each of its
-versions.  `current` and `find` never wait for a network; `refresh` does, in a thread, again and again: it unwraps what is
-not readable yet, notices new versions, wraps older data keys anew, and forgets the keys that were deleted."""
+Files are encrypted with keys derived from a data key, so there are few data keys: one for each version of each named key.
+`current` and `find` never wait for a network.  A thread calls `refresh` repeatedly: it unwraps data keys, notices new
+versions, wraps older data keys with them, and forgets the keys that were deleted."""
 
 from __future__ import annotations
 

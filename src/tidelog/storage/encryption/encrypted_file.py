@@ -1,10 +1,10 @@
-"""A file whose bytes are encrypted on the disk and plain for those who use it: `tidelog.storage.disk.File` over another one.
+"""A file with encrypted bytes on the disk and plain bytes for its callers: `tidelog.storage.disk.File` over another one.
 
-Positions and sizes are those of the plain bytes.  A write at the end appends frames and touches nothing that was written
-before, so it tears as a plain write does.  A write over older bytes (repair) keeps the places of frames and seals each anew.
-No nonce is used twice: the frames of one object are one session with a random name, whose counter only grows, whatever is
-truncated or fails.  Bytes that are not what was sealed read as zeros, which no batch's checksum takes: they are found,
-recorded and repaired as rotten bytes of a plain file are.
+Positions and sizes are those of the plain bytes.  A write at the end appends frames and changes no earlier bytes, so a
+power cut tears it like a plain write.  A write over older bytes (repair) keeps the places of frames and encrypts each again.
+No nonce is used twice: the frames of one object are one session with a random name, whose counter only grows, also after
+truncations and failures.  Bytes that fail authentication read as zeros, which fail every batch's checksum: the broker
+finds, records and repairs them like the rotten bytes of a plain file.
 
 There is one object for each file; the flusher's threads and the loop use it, one at a time."""
 

@@ -1,9 +1,9 @@
-"""Reads everything in one directory again and again, slowly, to find bytes that rotted before somebody needs them.
+"""Reads all logs of one directory repeatedly and slowly, to find rotten bytes before a client reads them.
 
-A round goes over all logs in the order of their names, at `bytes_per_second`, and begins once in `period_ms`; a small
-checkpoint lets it go on after a restart where it was.  Bytes come from the device and leave the page cache alone
-(`Disk.open_direct`).  What readers complained about (`Volume.suspects`) is checked at once, beside the round.  Damage is
-recorded in the log (`note_damage`); `replication.repair` sees to it.
+A round reads all logs in the order of their names, at `bytes_per_second`, and begins once in `period_ms`; after a restart a
+small checkpoint lets it continue.  Bytes come from the device and leave the page cache alone (`Disk.open_direct`).  The
+scrubber checks segments that readers reported (`Volume.suspects`) at once, beside the round.  It records damage in the log
+(`note_damage`); `replication.repair` repairs it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (api 50) and AlterUserScramCredentials (51), version 0.
 
-Clients send the salted password; what is stored are the two keys made from it.  Nothing of a credential but its
-iterations is ever told."""
+Clients send the salted password; the broker stores the two keys that it derives from it.  Of a credential, answers
+contain only the iterations."""
 
 from __future__ import annotations
 
