@@ -95,7 +95,7 @@ class Access:
 
     @property
     def secret(self) -> bytes:
-        """What only brokers of the cluster know; empty until one of them has made it."""
+        """A secret that only brokers of the cluster know; empty until one of them has made it."""
         return self._image().secret
 
     def stored_credential(self, mechanism: str, user: str) -> ScramCredential | None:
@@ -120,7 +120,7 @@ class Access:
         )
 
     def tokens_to_sweep(self, now_ms: int) -> bool:
-        """True once in `delegation.token.expiry.check.interval.ms`: whoever asked drops the tokens that have expired."""
+        """True once in `delegation.token.expiry.check.interval.ms`: the caller then deletes expired tokens."""
         due = now_ms - self._swept_ms >= self._config().delegation_token_expiry_check_interval_ms
         if due:
             self._swept_ms = now_ms

@@ -63,7 +63,7 @@ class Gate:
         """Tenants whose topics may not be written now: they store as much as they may."""
 
     def tenants_are_full(self, names: frozenset[str]) -> None:
-        """These tenants, and no others, store as much as they may: what sessions remember is asked anew."""
+        """Exactly these tenants have reached their limit: sessions drop the decisions that they remember."""
         if names != self._full:
             self._full = names
             self.rules.revision += 1
@@ -88,8 +88,8 @@ class Gate:
         return tenancy.tenant
 
     def learned(self) -> None:
-        """The metadata or the settings may have changed: with another authorizer or other quotas, what sessions remember is
-        asked anew."""
+        """The metadata or the settings may have changed: with another authorizer or other quotas, sessions drop the
+        decisions that they remember."""
         authorizer, tenants = self._authorizer(), self._find_tenants()
         if self.quotas.learned() or authorizer is not self._learned or tenants is not self.tenants:
             self._learned, self.tenants = authorizer, tenants

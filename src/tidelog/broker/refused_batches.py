@@ -35,7 +35,7 @@ class Refusals:
     def answer(
         self, topic: str | bytes, index: int, data: memoryview, problem: errors.TidelogError, now_ms: int
     ) -> errors.TidelogError:
-        """What the producer of a batch is told that could not be appended because of `problem`."""
+        """The answer to the producer of a batch that could not be appended because of `problem`."""
         header = header_at(data)
         if header is None or header.producer_id < 0:
             return problem

@@ -62,6 +62,6 @@ class DirectoryFailure:
             log.warning("%d partitions in %s, which has failed, were left to other brokers", left, where.path)
 
     def _counts(self, name: TopicPartition) -> bool:
-        """Whether this broker is a holder, and nobody doubts it."""
+        """True if this broker is a holder without a doubt."""
         stored = self._metadata.image.partition(*name)
         return stored is not None and self._node in stored.holders and self._node not in stored.doubted

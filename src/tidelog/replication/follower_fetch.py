@@ -25,7 +25,7 @@ Key = tuple[UUID, int]  # topic id, partition
 
 
 class Wanted(NamedTuple):
-    """What is asked of the leader for one partition."""
+    """The part of a fetch for one partition."""
 
     leader_epoch: int
     offset: int

@@ -83,7 +83,7 @@ class Repair:
         truncated: Callable[[HostedPartition], None],
         repaired: Callable[[TopicPartition], None],
     ) -> None:
-        """`truncated` and `repaired` are told what has happened to a log."""
+        """`truncated` and `repaired` are called after the change of a log."""
         self.restored = 0
         """Ranges that were written anew since the start."""
         self.cut = 0

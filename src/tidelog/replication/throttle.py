@@ -18,8 +18,8 @@ def throttled(listed: Collection[str], index: int, node: int) -> bool:
 
 
 class Throttle:
-    """An account of bytes that fills at `rate` a second, up to one second's worth.  Whoever takes may overdraw it by
-    what he takes at once; then nobody gets anything until that is paid."""
+    """A budget of bytes that fills at `rate` a second, up to the bytes of one second.  One caller may overdraw the budget
+    by a single amount; then all callers wait until the budget is positive again."""
 
     def __init__(self, rate: Callable[[], int]) -> None:
         self._rate = rate

@@ -52,7 +52,7 @@ class _Chore:
 
 
 class Background:
-    """`committed` tells how far a partition is replicated; None when nobody leads or follows it here: then the
+    """`committed` returns the high watermark of a partition; None when this broker neither leads nor follows it: then the
     checkpoint counts."""
 
     def __init__(self, dirs: LogDirs, clock: Clock, intervals: Intervals, committed: Committed) -> None:

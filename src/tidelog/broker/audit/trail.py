@@ -152,7 +152,7 @@ class AuditTrail:
         return None if ends_ms is None else ends_ms / 1000
 
     def end_window(self) -> None:
-        """Tells what was added up."""
+        """Records the added-up events."""
         for event in self._repeated.ended(self._clock.now_ms()):
             self._tell(event)
 

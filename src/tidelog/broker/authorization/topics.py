@@ -75,7 +75,7 @@ def cluster_operations(context: Context) -> int:
 
 
 def _describable(request: Any, context: Context) -> tuple[list[Any], list[MetadataResponseTopic]]:
-    """What remains to be asked, and the answers for what may not be described, or created."""
+    """The rest of the request, and the answers for topics that may not be described, or created."""
     image, left, refused = context.services.image(), [], []
     for topic in request.topics:
         if topic.topic_id != _NO_ID and context.version >= _IDS_FROM:

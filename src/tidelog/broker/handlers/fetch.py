@@ -255,7 +255,8 @@ class FetchInFlight:
         return answers, held, size, settled
 
     def _told(self, topic: str | bytes, problem: errors.TidelogError) -> errors.TidelogError:
-        """A tenant is told of an id outside of it that there is no such topic, whatever stands against the fetch."""
+        """The error code for a tenant: an id outside of the tenant is an unknown topic, whatever else is wrong with the
+        fetch."""
         if isinstance(topic, bytes) and self._ask.replica_id < 0:
             tenant = self._services.gate.tenant(self._caller)
             topic_image = None if tenant is None else self._services.image().topic_by_id(UUID(bytes=topic))

@@ -48,10 +48,9 @@ class RangeReader:
     async def pieces(
         self, partition: TopicPartition, start: int, end: int, topic_id: uuid.UUID | None = None
     ) -> AsyncIterator[Piece]:
-        """What is in the log from `start` to `end`; the last piece may reach behind `end`.
-
-        Raises `OffsetOutOfRange` when the log does not reach from here to there (any more), and
-        `UnknownTopicOrPartition` when the topic is gone, or is another one than `topic_id`."""
+        """The records of the log from `start` to `end`; the last piece may reach past `end`.  Raises `OffsetOutOfRange`
+        when the log does not have this range (any more), and `UnknownTopicOrPartition` when the topic is gone, or has
+        another id than `topic_id`."""
         source = partition, topic_id
         coming = self._begin(source, start, end) if start < end else None
         try:

@@ -82,7 +82,7 @@ class GatewayClients:
         return clients.producer
 
     def options(self) -> dict[str, Any]:
-        """What every client of a gateway is constructed with: where it connects, and as whom."""
+        """The options of every client of a gateway: its addresses and its identity."""
         if self._loopback is None:
             return {"bootstrap_servers": self.bootstrap}
         from tidelog.gateways.http.loopback_login import OnBehalf

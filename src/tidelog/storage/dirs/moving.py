@@ -75,7 +75,7 @@ class Move:
             pass
 
     async def copying(self) -> AsyncIterator[int]:
-        """As `copy`, and tells the bytes of each step: whoever goes on slowly copies slowly."""
+        """As `copy`, and yields the bytes of each step: a slow caller copies slowly."""
         while (part := self._next()) is not None:
             data = await self.source.volume.disk.run(part.read)
             if self._given_up:

@@ -221,7 +221,7 @@ class EncryptedFile:
         self._note_appended(view, end)
 
     def _note_appended(self, view: Any, position: int) -> None:
-        """Whoever reads this tail gets what was appended without opening it."""
+        """Adds the appended bytes to the cache, so that a reader of the tail need not decrypt them."""
         number, at = divmod(position, WINDOW)
         if at and at + len(view) <= WINDOW:
             window = self._cache.get(self._number, number)

@@ -118,7 +118,7 @@ class FrameMap:
     # Reading
 
     def read(self, start: int, stop: int) -> bytearray:
-        """Plain bytes; zeros where a frame is not what was sealed, and behind the last one."""
+        """Plain bytes; zeros in place of a frame that fails authentication, and after the last frame."""
         out = bytearray(stop - start)
         self.rotten = False
         sound_stop = min(stop, self.end)

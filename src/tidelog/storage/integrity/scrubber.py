@@ -272,7 +272,7 @@ class Scrubber:
                 logger.warning("%s cannot be checked now: %s", name, problem)
 
     def _suspect_encrypted(self) -> None:
-        """An encrypted file tells by itself that it is not what was written."""
+        """An encrypted file itself reports that its bytes have changed."""
         disk = self._volume.disk
         if isinstance(disk, EncryptingDisk):
             for path in disk.take_rotten():

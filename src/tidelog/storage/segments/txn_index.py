@@ -75,7 +75,8 @@ class TxnIndex:
         return sane(self._data, base)
 
     def append(self, aborted: Aborted) -> None:
-        """OSError changes nothing.  Not synced: recovery builds anew what was not made durable with the segment."""
+        """OSError changes nothing.  Not synced: recovery rebuilds the entries that did not become durable with the
+        segment."""
         entry = aborted.encode()
         self._write(self._data[self._written :] + entry)
         self._data += entry

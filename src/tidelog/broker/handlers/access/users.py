@@ -73,7 +73,7 @@ def _described(name: str, times: int, image: Image) -> DescribeUserScramCredenti
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: Context
 ) -> AlterUserScramCredentialsResponse:
-    """A user that cannot be changed as asked is left as he is; the others are changed."""
+    """A user whose change is refused stays unchanged; the other users are changed."""
     image = context.services.image()
     changed: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [
         *request.deletions,

@@ -124,7 +124,7 @@ def _instance(header: Header) -> ProducerIdAndEpoch:
 def _enlist(
     request: ProduceInFlight, batches: list[tuple[Key, Header]]
 ) -> tuple[Verdicts, list[tuple[Key, PendingEnlistment]]]:
-    """(what is known now, what is to be waited for before it counts)."""
+    """(the answers so far, the waits before a batch counts)."""
     verdicts: Verdicts = {}
     waits = []
     for key, header in batches:

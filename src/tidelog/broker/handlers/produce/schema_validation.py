@@ -29,7 +29,7 @@ class UnregisteredSchemas(errors.InvalidRecord):
 def schemas_known(
     request: ProduceInFlight, partition: HostedPartition, schemas: Sequence[NamedSchemas]
 ) -> bool:
-    """Whether nobody has to be asked, and no record is refused."""
+    """True if the request needs no lookup in the registry, and no record is refused."""
     validation = request.services.registry.validation
     return all(
         not named.bare and all(validation.knows(_wanted(partition, named, number)) for number in named.ids)

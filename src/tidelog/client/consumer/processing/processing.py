@@ -132,8 +132,8 @@ class Processing:
             self._over.set()
 
     async def stop(self, problem: Exception) -> None:
-        """From another task: `run` raises `problem`, unless it ends already; waits for that.  Whoever cancels this
-        does not want to wait for what is running."""
+        """From another task: `run` raises `problem`, unless it ends already; waits for its end.  If the caller is
+        cancelled, running records are not waited for."""
         worker = self._worker
         if worker is None or worker is asyncio.current_task():
             return
@@ -148,7 +148,7 @@ class Processing:
             raise
 
     def runs_here(self) -> bool:
-        """In the calling thread: whoever waits there for the end waits for himself."""
+        """True in the calling thread, which would wait for itself."""
         return threading.get_ident() in self._own_threads
 
     @contextlib.asynccontextmanager
