@@ -65,7 +65,7 @@ class LoopThread:
             )
         if not self.alive:
             work.close()
-            raise RuntimeError("this client was created before the process forked: create a new client")
+            raise RuntimeError("this client was made before the process forked: make a new one")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property

@@ -19,7 +19,7 @@ def state_of(
 ) -> DataFrame:
     """The keys and values as columns.  `batch`: the number of an earlier batch."""
     if "://" not in checkpoint and not os.path.isdir(os.path.join(checkpoint, "state")):
-        raise PipelineError(f"{checkpoint} has no state: the output keeps no state, or has not run yet")
+        raise PipelineError(f"there is no state in {checkpoint}: the output keeps none, or has not run yet")
     reader = spark.read.format("statestore").option("operatorId", operator)
     if store is not None:
         reader = reader.option("stateVarName", store)
