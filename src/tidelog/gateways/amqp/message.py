@@ -24,6 +24,7 @@ EXCHANGE = "amqp.exchange"
 ROUTING_KEY = "amqp.routing-key"
 HEADERS = "amqp.headers"
 KEY = "kafka.key"
+TTL = "tidelog.ttl.ms"
 CACHED_BYTES_MAX = 256
 _NUMBER_MAX = {"o": 255, "t": (1 << 64) - 1}
 _BY_HEADER = {f"{PREFIX}{name.replace('_', '-')}": (name, kind) for name, kind in PROPERTIES if kind != "T"}
@@ -65,6 +66,8 @@ def _headers_of(encoded: bytes) -> list[tuple[str, bytes | None]]:
     headers: list[tuple[str, bytes | None]] = [
         (f"{PREFIX}{name.replace('_', '-')}", str(value).encode()) for name, value in properties.items()
     ]
+    if "expiration" in properties:
+        headers.append((TTL, properties["expiration"].encode()))
     if table is None:
         return headers
     if not table or not all(isinstance(value, str) for value in table.values()) or any(map(_is_own, table)):
@@ -74,7 +77,7 @@ def _headers_of(encoded: bytes) -> list[tuple[str, bytes | None]]:
 
 
 def _is_own(name: str) -> bool:
-    return name.startswith(PREFIX) or name == KEY
+    return name.startswith(PREFIX) or name in (KEY, TTL)
 
 
 def _text(value: Any) -> bytes | None:
@@ -119,7 +122,7 @@ def properties_of_headers(headers: RecordHeaders) -> Properties:
     table: dict[str, Any] = {}
     whole: dict[str, Any] | None = None
     for name, content in headers:
-        if name in (EXCHANGE, ROUTING_KEY):
+        if name in (EXCHANGE, ROUTING_KEY, TTL):
             continue
         if name == HEADERS:
             whole = _table(content)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog import errors
+from tidelog.gateways.amqp.topology.arguments import EXPIRES
 from tidelog.gateways.amqp.topology.model import (
     ROOT,
+    AmqpQueue,
     decode_binding,
     decode_exchange,
     decode_queue,
     split_key,
+    unquoted,
 )
 from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.metadata.store import Compacted, Compare, MetadataStore, Operation, Snapshot, Unanswered
@@ -20,6 +23,7 @@ from tidelog.metadata.store import Compacted, Compare, MetadataStore, Operation,
 log = logging.getLogger("tidelog.amqp")
 
 AGAIN_S = 0.5
+EXCLUSIVE = b"exclusive"
 
 
 class TopologyStore:
@@ -30,6 +34,7 @@ class TopologyStore:
         self._vhosts: dict[str, AmqpVhost] = {}
         self._revisions: dict[str, int] = {}
         self._revision = 0
+        self._by_topic: dict[str, tuple[str, AmqpQueue]] = {}
         self._moved = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations_max = store.operations_max
@@ -44,6 +49,14 @@ class TopologyStore:
     @property
     def vhosts(self) -> dict[str, AmqpVhost]:
         return self._vhosts
+
+    def of_topic(self, topic: str) -> tuple[str, AmqpQueue] | None:
+        """The virtual host and the queue that the topic is."""
+        return self._by_topic.get(topic)
+
+    def expiring(self) -> Iterator[tuple[str, AmqpQueue]]:
+        """The queues with `x-expires`, by virtual host."""
+        return (named for named in self._by_topic.values() if EXPIRES in named[1].arguments)
 
     def revision_of(self, key: str) -> int:
         """For a comparison; 0: there is no such key."""
@@ -109,14 +122,26 @@ class TopologyStore:
         vhost = self.vhost(name)
         if kind == "exchange":
             if value is None:
-                vhost.remove_exchange(rest)
+                vhost.remove_exchange(unquoted(rest))
             else:
                 vhost.put_exchange(decode_exchange(value))
         elif kind == "queue":
+            before = vhost.queues.pop(unquoted(rest), None)
+            if before is not None:
+                self._by_topic.pop(before.topic, None)
+            if value is not None:
+                queue = decode_queue(value)
+                vhost.queues[queue.name] = queue
+                self._by_topic[queue.topic] = name, queue
+        elif kind == "use":
+            queue_name, _, home = rest.partition("/")
+            homes = vhost.uses.setdefault(unquoted(queue_name), {})
             if value is None:
-                vhost.queues.pop(rest, None)
+                homes.pop(home, None)
             else:
-                vhost.queues[rest] = decode_queue(value)
+                homes[home] = value == EXCLUSIVE
+            if not homes:
+                del vhost.uses[unquoted(queue_name)]
         elif kind == "binding":
             if value is None:
                 vhost.remove_binding(key)
