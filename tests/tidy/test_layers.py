@@ -233,6 +233,8 @@ PURE = [
     "pipeline/source/offset_ranges.py",
     "pipeline/sql/rewriting.py",
     "pipeline/sql/statements.py",
+    "queues/delay_index.py",
+    "queues/delayed_records.py",
     "queues/message.py",
     "replication/acceptance.py",
     "replication/follower_fetch.py",

@@ -315,7 +315,7 @@ class Broker:
         self._undo.push_async_callback(writer.stop)
 
     def _start_housekeeping(self) -> None:
-        self._queues.keepers.start()
+        self._queues.start()
         config, around = self._controller.config(), self._around
         intervals = Intervals(
             first_ms=config.log_initial_task_delay_ms,
@@ -512,7 +512,7 @@ class Broker:
             self._share_shards.apply(update)
             self._groups.apply(update)
             self._shares.apply(update)
-            self._queues.keepers.apply(update)
+            self._queues.apply(update)
             self._transactions.apply(update)
             self._registry.apply(update)
             if update.broker_configs:

@@ -21,8 +21,10 @@ from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.persister import SharePersister
 from tidelog.groups.share.queue_keeper import QueueKeepers
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image.changes import Update
+from tidelog.queues.delays import Delays
 from tidelog.queues.legs import LocalLeg, QueueReader, RemoteLeg
-from tidelog.queues.message import BrowsedRecord, Published, QueueDepth, QueueMessage
+from tidelog.queues.message import BrowsedRecord, Position, Published, QueueDepth, QueueMessage
 from tidelog.queues.publishing import Publisher
 from tidelog.queues.session import Leaders, QueueLeg, QueueSession
 from tidelog.record.reader import read_records
@@ -55,9 +57,19 @@ class Queues:
         self._random = random
         self.keepers = QueueKeepers(controller, partitions, shares)
         self._publisher = Publisher(elsewhere, self._batch_bytes_max, shares.clock)
+        self.delays = Delays(controller, partitions, self._publisher.publish, shares.clock)
 
     def _batch_bytes_max(self, topic: str) -> int:
         return self._controller.topic_config(topic).max_message_bytes
+
+    def start(self) -> None:
+        """Keeps the queues that this broker leads."""
+        self.keepers.start()
+        self.delays.start()
+
+    def apply(self, update: Update) -> None:
+        self.keepers.apply(update)
+        self.delays.apply(update)
 
     @property
     def pending_bytes(self) -> int:
@@ -67,6 +79,15 @@ class Queues:
     def publish(self, topic: str, message: QueueMessage, partition: int = 0) -> asyncio.Future[Published]:
         """Done when all in-sync replicas have it.  Messages land in the order of the calls."""
         return self._publisher.publish(topic, partition, message)
+
+    async def publish_later(
+        self, topic: str, message: QueueMessage, due_ms: int, partition: int = 0
+    ) -> Position:
+        """The message is seen by nobody before `due_ms`, by the clock of the brokers.  Returns its name while it waits,
+        when all in-sync replicas have it."""
+        if due_ms <= self._shares.clock.now_ms():
+            raise errors.InvalidRequest("the message is due already: publish it")
+        return await self.delays.keep(topic, partition, message, due_ms)
 
     def session(self, topic: str, group: str, *, partitions: Sequence[int] | None = None) -> QueueSession:
         """A consumer of the topic's partitions, or of those that are named."""
@@ -168,5 +189,6 @@ class Queues:
 
     async def stop(self) -> None:
         await self.keepers.stop()
+        await self.delays.stop()
         await self._publisher.stop()
         self._elsewhere.close()

@@ -27,7 +27,7 @@ share.heartbeat.interval.ms int 5000 1.. built
   Heartbeat interval of the share group's members.
 share.isolation.level string read_uncommitted read_committed|read_uncommitted built
   Whether a share group reads records of open or aborted transactions.
-share.order string offset offset|key built
+share.order string offset offset|key built unlisted
   Order of delivery: by offset, or by key, so that one consumer at a time has records of a key.
 share.partition.max.record.locks int 2000 100.. built
   Bound on the acquired records of a partition.
@@ -37,7 +37,7 @@ share.renew.acknowledge.enable boolean true built
   Let members renew the lock on an acquired record.
 share.session.timeout.ms int 45000 1.. built
   A member of the share group silent for this long is removed.
-share.single.active.consumer boolean false built
+share.single.active.consumer boolean false built unlisted
   Deliver the records of a partition to one consumer as long as it is there, then to the next one.
 streams.assignment.interval.ms int 1000 0.. built
   Least time between two assignments of the streams group.

@@ -34,6 +34,7 @@ RETRY_S = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 COMMIT_TIMEOUT_MS = 30_000
 LATEST, EARLIEST = -1, -2
 ACKS_ALL = -1
+WRITES_INTERNAL = "__admin_client"  # the client that may write to internal topics
 PRODUCE_VERSION = 12  # the last that names topics
 RETRIED = (
     errors.NetworkException,
@@ -254,7 +255,7 @@ class RemotePartitions:
             connection = self._producing.get(leader)
             if connection is None or connection.broken is not None:
                 try:
-                    connection = self._producing[leader] = await self._peers.connect(leader)
+                    connection = self._producing[leader] = await self._peers.connect(leader, WRITES_INTERNAL)
                 except errors.NetworkException as problem:
                     # Nothing was sent yet, so the batch may be sent to the next leader.
                     raise errors.BrokerNotAvailable(str(problem)) from problem
