@@ -30,6 +30,7 @@ class TopicConfig:
     compression_lz4_level: int = 9
     compression_type: str = "producer"
     compression_zstd_level: int = 3
+    conditional_append_enable: bool = False
     confluent_key_schema_validation: bool = False
     confluent_key_subject_name_strategy: str = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
     confluent_value_schema_validation: bool = False

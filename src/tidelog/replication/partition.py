@@ -7,7 +7,7 @@ pipelined on one connection land in the order they were sent.  Called by handler
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
@@ -17,11 +17,13 @@ from tidelog._speed.log.batch import Header
 from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
+from tidelog.record.conditions import Expectation
 from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Accepted, Rules, accept
 from tidelog.replication.commit_status import Appended, appended_before, not_led, too_few
 from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.replication.follower_fetch import runs
+from tidelog.replication.key_versions import KeyVersions, checked_versions
 from tidelog.replication.replica_state import ReplicaState
 from tidelog.replication.throttle import throttled
 from tidelog.storage.log import Log
@@ -74,6 +76,8 @@ class HostedPartition(NativePartition):
         "admissions",
         "in_sync_here",
         "index",
+        "key_versions",
+        "loading_versions",
         "name",
         "replica_count",
         "throttled_in",
@@ -108,6 +112,10 @@ class HostedPartition(NativePartition):
         # By share group: whether a queue takes a batch of this size; raises PolicyViolation.
         self.admissions: dict[str, Callable[[Header, int], None]] = {}
         self._unstable: int | None = None  # as it was when readers were last told
+        self.key_versions: KeyVersions | None = (
+            None  # of topics with conditional.append.enable; None: not read
+        )
+        self.loading_versions: asyncio.Task[None] | None = None
         self.in_sync_here = False  # whether this replica is in the stored in-sync set
         self._set_rules(log.config)
 
@@ -140,6 +148,7 @@ class HostedPartition(NativePartition):
             self.state.followed(epoch)
             self.commit_waits.failed(not_led(self))
         if news:
+            self.key_versions = None
             self.wake_fetches()
 
     def closed(self, problem: Exception) -> None:
@@ -180,6 +189,8 @@ class HostedPartition(NativePartition):
 
     def _set_rules(self, config: TopicConfig) -> None:
         self._rules = rules = Rules.of(config)
+        if not rules.conditional:
+            self.key_versions = None
         self._plain = rules.plain
         self._batch_bytes_max = rules.batch_bytes_max
         # A topic with fewer replicas than its setting asks for could never be written otherwise.
@@ -209,10 +220,11 @@ class HostedPartition(NativePartition):
         self._check_writable(in_sync_min)
         header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max) if opened is None else None
         append_time = -1
+        expected: Sequence[Expectation] = ()
         if header is None or not self._plain:
             if isinstance(opened, errors.TidelogError):
                 raise opened
-            data, header, max_timestamp_at = opened or accept(data, self._rules, now_ms)
+            data, header, max_timestamp_at, expected = opened or accept(data, self._rules, now_ms)
             if header.log_append_time:
                 append_time = header.max_timestamp
         else:
@@ -232,7 +244,10 @@ class HostedPartition(NativePartition):
         if self._rules.admissions:
             _admit(self, header, len(data))
         base = log.next
+        versions = checked_versions(self, expected) if self._rules.conditional else None
         pending = self.append_led(data, header, max_timestamp_at, now_ms)
+        if versions is not None:
+            versions.appended(expected, base)
         if pending is not None:
             self._wait_for_sync(pending, len(data))
         end = base + header.last_offset_delta + 1
@@ -297,6 +312,8 @@ class HostedPartition(NativePartition):
     def _synced(self, done: asyncio.Future[None], size: int) -> None:
         if not done.cancelled() and done.exception() is None:
             self.wrote(size)
+        else:
+            self.key_versions = None  # they have records that the log has not: read them again
 
     def wrote(self, size: int) -> None:
         """The log grew by `size` bytes: commit what can be, wake who waits."""

@@ -13,6 +13,8 @@ compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer buil
   Codec that batches are kept in; producer keeps the one they came with.
 compression.zstd.level int 3 -131072..22 built
   Level used when this topic re-encodes batches with zstd.
+conditional.append.enable boolean false built unlisted
+  Refuse a batch when a key's version, or the end of the partition, is not what its headers tidelog.expected.* say.
 confluent.key.schema.validation boolean false built unlisted
   Take only records whose key names a schema that the registry has for this topic, in Confluent's framing.
 confluent.key.subject.name.strategy string io.confluent.kafka.serializers.subject.TopicNameStrategy io.confluent.kafka.serializers.subject.TopicNameStrategy|io.confluent.kafka.serializers.subject.RecordNameStrategy|io.confluent.kafka.serializers.subject.TopicRecordNameStrategy built unlisted

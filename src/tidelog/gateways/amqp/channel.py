@@ -98,6 +98,8 @@ class Channel:
     def credit(self, consumer: QueueConsumer) -> int:
         if not self.active or self.closing or not self.connection.writable:
             return 0
+        if not self.connection.server.active.allows(self.declarer.vhost, consumer):
+            return 0
         credit = ACQUIRED_AT_ONCE
         if consumer.no_ack:
             return credit

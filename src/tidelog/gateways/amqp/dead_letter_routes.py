@@ -15,7 +15,12 @@ from tidelog.gateways.amqp.dead_letters import (
     dead_letter,
     routed,
 )
-from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record, message_of_record
+from tidelog.gateways.amqp.message import (
+    AmqpMessage,
+    headers_of_record,
+    message_of_record,
+    partition_of_message,
+)
 from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.topology.store import TopologyStore
 from tidelog.groups.share.dead_letters import DeadLetter, DeadLetterRoute
@@ -58,7 +63,9 @@ class DeadLetterRoutes:
             return
         stored = [
             self._broker.queues.publish(
-                target.topic, QueueMessage(letter.body, headers=headers_of_record(letter, target.name))
+                target.topic,
+                QueueMessage(letter.body, headers=headers_of_record(letter, target.name)),
+                partition_of_message(target, letter),
             )
             for target in routed(self._topology.vhost(vhost), letter, reason)
         ]

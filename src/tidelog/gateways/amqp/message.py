@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from tidelog.gateways.amqp.topology.arguments import MAX_PRIORITY, partition_of
+from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.wire.properties import PROPERTIES, Properties, decode_properties, encode_properties
 from tidelog.gateways.amqp.wire.tables import (
     SyntaxFault,
@@ -168,6 +170,12 @@ def _value(content: bytes | None) -> str | bytes | None:
 
 def _decoded(content: bytes | None) -> str:
     return (content or b"").decode(errors="replace")
+
+
+def partition_of_message(queue: AmqpQueue, message: AmqpMessage) -> int:
+    if MAX_PRIORITY not in queue.arguments:
+        return 0
+    return partition_of(queue, decode_properties(message.properties).get("priority", 0))
 
 
 def with_headers(properties: bytes, changes: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from tidelog.gateways.amqp.channel import Channel, ChannelTransaction, sparing
 from tidelog.gateways.amqp.confirms import Confirms
 from tidelog.gateways.amqp.dead_letters import TOO_LONG
 from tidelog.gateways.amqp.direct_reply import REPLY_TO
-from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record
+from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record, partition_of_message
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, precondition_failed
 from tidelog.gateways.amqp.rights import WRITE
 from tidelog.gateways.amqp.services import BODY_BYTES_MAX
@@ -152,7 +152,7 @@ def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio
         )
         return refused
     channel.connection.publishing(len(message.body))
-    stored = channel.services.broker.queues.publish(queue.topic, record)
+    stored = channel.services.broker.queues.publish(queue.topic, record, partition_of_message(queue, message))
     if queue.arguments.get(OVERFLOW) == REJECT_TO_DEAD_LETTERS:
         stored.add_done_callback(partial(_refused, channel, message, queue))
     stored.add_done_callback(lambda _: channel.connection.publishing(-len(message.body)))

@@ -18,6 +18,9 @@ MAX_LENGTH = "x-max-length"
 MAX_BYTES = "x-max-length-bytes"
 OVERFLOW = "x-overflow"
 DELIVERY_LIMIT = "x-delivery-limit"
+MAX_PRIORITY = "x-max-priority"
+SINGLE_ACTIVE = "x-single-active-consumer"
+PRIORITIES_MAX = 32
 QUORUM = "quorum"
 REJECT_TO_DEAD_LETTERS = "reject-publish-dlx"
 _OVERFLOWS = ("drop-head", "reject-publish", REJECT_TO_DEAD_LETTERS)
@@ -48,8 +51,8 @@ def _one_of(values: tuple[str, ...]) -> Callable[[Any], str | None]:
     return lambda value: None if value in values else f"it must be one of {', '.join(values)}"
 
 
-def _not_served(_: Any) -> str:
-    return "it is not served yet"
+def _boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "{unacceptable_type," + _kind(value) + "}"
 
 
 def _kind(value: Any) -> str:
@@ -68,8 +71,8 @@ ARGUMENTS: Mapping[str, Callable[[Any], str | None]] = {
     MAX_BYTES: _number(),
     OVERFLOW: _one_of(_OVERFLOWS),
     DELIVERY_LIMIT: _number(),
-    "x-max-priority": _not_served,
-    "x-single-active-consumer": _not_served,
+    MAX_PRIORITY: _number(0, PRIORITIES_MAX),
+    SINGLE_ACTIVE: _boolean,
 }
 """Those that change what a queue does; RabbitMQ keeps any other argument, and so does this broker."""
 
@@ -117,3 +120,14 @@ def group_settings(queue: AmqpQueue) -> dict[str, str]:
     """Without a limit a message comes back as often as it is requeued."""
     limit = queue.arguments.get(DELIVERY_LIMIT) if queue.arguments.get(TYPE) == QUORUM else None
     return {"share.delivery.count.limit": "-1" if limit is None else str(limit + 1)}
+
+
+def partitions_of(queue: AmqpQueue) -> int:
+    """One for each priority, the highest first: sessions take records of the first partition that has any."""
+    return int(queue.arguments.get(MAX_PRIORITY, 0)) + 1
+
+
+def partition_of(queue: AmqpQueue, priority: int) -> int:
+    """Where a message of this priority goes."""
+    highest = int(queue.arguments.get(MAX_PRIORITY, 0))
+    return highest - min(priority, highest)

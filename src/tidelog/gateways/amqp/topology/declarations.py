@@ -6,6 +6,7 @@ same keys meanwhile."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tidelog.gateways.amqp.topology.arguments import (
     GROUPS,
     check_queue_arguments,
     group_settings,
+    partitions_of,
     topic_settings,
 )
 from tidelog.gateways.amqp.topology.model import (
@@ -25,6 +27,7 @@ from tidelog.gateways.amqp.topology.model import (
     AmqpExchange,
     AmqpQueue,
     Binding,
+    active_key,
     binding_key,
     encode,
     exchange_key,
@@ -100,7 +103,7 @@ class Declarations:
 
     @property
     def _most(self) -> int:
-        return self._topology.operations_max - 3
+        return self._topology.operations_max - 4
 
     async def _delete_keys(self, keys: list[str]) -> None:
         for at in range(0, len(keys), self._most):
@@ -130,7 +133,13 @@ class Declarations:
                 checks.check_queue_name(wanted.name)
             check_queue_arguments(wanted, declarer.vhost)
             topic = topic_of(wanted.name, declarer.tenant)
-            adopted = topic in self._controller.image.topics
+            existing = self._controller.image.topics.get(topic)
+            adopted = existing is not None
+            if existing is not None and len(existing.partitions) != partitions_of(wanted):
+                raise precondition_failed(
+                    f"topic '{topic}' has {len(existing.partitions)} partitions, queue '{wanted.name}' in vhost "
+                    f"'{declarer.vhost}' needs {partitions_of(wanted)}"
+                )
             queue = wanted._replace(
                 topic=topic,
                 adopted=adopted,
@@ -149,11 +158,20 @@ class Declarations:
         raise _contended()
 
     async def _create_topic(self, queue: AmqpQueue) -> None:
-        (made,) = await self._controller.create_topics(
-            [TopicSpec(queue.topic, partitions=1, configs=topic_settings(queue))]
-        )
+        spec = TopicSpec(queue.topic, partitions=1, configs=topic_settings(queue))
+        if (count := partitions_of(queue)) > 1:
+            # One broker leads them all: it knows which message is the next one.
+            replicas = self._replicas(queue.topic)
+            spec = spec._replace(partitions=-1, assignment=dict.fromkeys(range(count), replicas))
+        (made,) = await self._controller.create_topics([spec])
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise precondition_failed(f"no topic for queue '{queue.name}': {made}")
+
+    def _replicas(self, topic: str) -> list[int]:
+        brokers = [int(broker.node_id) for broker in self._controller.image.live_brokers]
+        count = min(self._controller.config().default_replication_factor, len(brokers))
+        first = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:4], "big")
+        return [brokers[(first + number) % len(brokers)] for number in range(count)]
 
     async def _adopt_topic(self, queue: AmqpQueue) -> None:
         """The topic keeps its own retention, and its other groups."""
@@ -179,8 +197,9 @@ class Declarations:
             await self._delete_keys(list(bindings)[: -self._most])
             rest = dict(list(bindings.items())[-self._most :])
             compare = [Compare(key, self._topology.revision_of(key))]
+            active = Delete(active_key(vhost_name, queue.name))
             uses = DeletePrefix(use_prefix(vhost_name, queue.name))
-            if await self._topology.change(compare, [Delete(key), uses, *map(Delete, rest)]):
+            if await self._topology.change(compare, [Delete(key), active, uses, *map(Delete, rest)]):
                 if not queue.adopted:
                     await self._controller.delete_topics([queue.topic])
                 await self._unused(Declarer("", vhost_name, None), rest.values())

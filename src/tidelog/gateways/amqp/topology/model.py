@@ -4,6 +4,7 @@ Keys, with names in percent encoding:
     amqp/VHOST/exchange/NAME
     amqp/VHOST/queue/NAME
     amqp/VHOST/binding/SOURCE/q|e/DESTINATION/DIGEST        the digest is of routing key and arguments
+    amqp/VHOST/active/NAME                                  the broker that has the single active consumer
     amqp/VHOST/use/NAME/RUN                                 a broker has consumers of the queue
 
 A queue is a topic.  Its name is the topic's where that is a legal one."""
@@ -104,6 +105,10 @@ def exchange_key(vhost: str, name: str) -> str:
 
 def queue_key(vhost: str, name: str) -> str:
     return f"{vhost_prefix(vhost)}queue/{quote(name, safe='')}"
+
+
+def active_key(vhost: str, queue: str) -> str:
+    return f"{vhost_prefix(vhost)}active/{quote(queue, safe='')}"
 
 
 def use_prefix(vhost: str, queue: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from tidelog import errors
@@ -24,6 +25,7 @@ log = logging.getLogger("tidelog.amqp")
 
 AGAIN_S = 0.5
 EXCLUSIVE = b"exclusive"
+ACTIVITY_MAX = 100_000
 
 
 class TopologyStore:
@@ -37,6 +39,9 @@ class TopologyStore:
         self._by_topic: dict[str, tuple[str, AmqpQueue]] = {}
         self._moved = asyncio.Event()
         self.ready = asyncio.Event()
+        self.activity: deque[tuple[str, str]] = deque(maxlen=ACTIVITY_MAX)
+        """Virtual hosts and queues whose single active consumer may be another one."""
+        self.active_changed = asyncio.Event()
         self.operations_max = store.operations_max
 
     def vhost(self, name: str) -> AmqpVhost:
@@ -133,6 +138,13 @@ class TopologyStore:
                 queue = decode_queue(value)
                 vhost.queues[queue.name] = queue
                 self._by_topic[queue.topic] = name, queue
+        elif kind == "active":
+            if value is None:
+                vhost.active.pop(unquoted(rest), None)
+            else:
+                vhost.active[unquoted(rest)] = value.decode()
+            self.activity.append((name, unquoted(rest)))
+            self.active_changed.set()
         elif kind == "use":
             queue_name, _, home = rest.partition("/")
             homes = vhost.uses.setdefault(unquoted(queue_name), {})
