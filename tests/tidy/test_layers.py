@@ -249,6 +249,8 @@ PURE = [
     "storage/producer_state/producers.py",
     "storage/retention.py",
     "storage/segments/txn_index.py",
+    "storage/tiers/manifest.py",
+    "storage/tiers/side_file.py",
     "transactions/state_machine.py",
     "transactions/transaction.py",
     "net/on_behalf.py",

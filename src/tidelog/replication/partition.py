@@ -27,6 +27,7 @@ from tidelog.replication.key_versions import KeyVersions, checked_versions
 from tidelog.replication.replica_state import ReplicaState
 from tidelog.replication.throttle import throttled
 from tidelog.storage.log import Log
+from tidelog.storage.log_state import RemotePart
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
@@ -101,7 +102,7 @@ class HostedPartition(NativePartition):
         self.topic_id = topic_id
         self.log = log
         self.leader = None
-        committed_here = min(max(committed, log.start), log.end)
+        committed_here = min(max(committed, log.local_start), log.end)
         self.state = ReplicaState(node, Offset(committed_here), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits = {}
@@ -421,9 +422,9 @@ class HostedPartition(NativePartition):
         self.log.epochs.truncate_to(offset)
         self.state.truncated(Offset(self.log.end))
 
-    def restart_at(self, offset: Offset) -> None:
-        """The leader has nothing as old as this log's end."""
-        self.log.restart_at(offset)
+    def restart_at(self, offset: Offset, before: RemotePart | None = None) -> None:
+        """The leader has nothing as old as this log's end, or has it in remote storage only (`before`)."""
+        self.log.restart_at(offset, before)
         self.state.truncated(offset)
         self.state.committed = offset
 

@@ -39,9 +39,9 @@ index.interval.bytes int 4096 0.. built
   Bytes of log between two entries of the offset index.
 leader.replication.throttled.replicas list "" built
   Replicas whose copying is throttled on the leader's side, as partition:broker; * for all of them.
-local.retention.bytes long -2 -2.. of:tiers
+local.retention.bytes long -2 -2.. built
   Bytes kept on the broker's disk once older segments are in remote storage; -2 means retention.bytes.
-local.retention.ms long -2 -2.. of:tiers
+local.retention.ms long -2 -2.. built
   Time kept on the broker's disk once older segments are in remote storage; -2 means retention.ms.
 max.compaction.lag.ms long 9223372036854775807 1.. built
   A record may stay uncompacted at most this long.
@@ -75,11 +75,11 @@ queue.priorities boolean false built unlisted
   The partitions are priorities: records of a higher partition are acquired first, and one broker leads all of them.
 queue.ttl.ms long -1 -1.. built unlisted
   Time after its timestamp at which a record that no share group has acquired is given up; -1 is no limit.
-remote.log.copy.disable boolean false of:tiers
+remote.log.copy.disable boolean false built
   Stop copying segments to remote storage.
-remote.log.delete.on.disable boolean false of:tiers
+remote.log.delete.on.disable boolean false built
   Delete remote segments when remote storage is switched off for the topic.
-remote.storage.enable boolean false of:tiers
+remote.storage.enable boolean false built
   Move older segments to remote storage.
 retention.bytes long -1 built
   Size of a partition above which its oldest segments are deleted; -1 is no limit.

@@ -111,6 +111,8 @@ def topic_settings(queue: AmqpQueue) -> dict[str, str | None]:
     ):
         if name in arguments:
             settings[setting] = str(arguments[name])
+    if partitions_of(queue) > 1:
+        settings["queue.priorities"] = "true"
     if arguments.get(OVERFLOW, _OVERFLOWS[0]) != _OVERFLOWS[0]:
         settings["queue.overflow"] = "reject-publish"
     return settings
@@ -123,11 +125,10 @@ def group_settings(queue: AmqpQueue) -> dict[str, str]:
 
 
 def partitions_of(queue: AmqpQueue) -> int:
-    """One for each priority, the highest first: sessions take records of the first partition that has any."""
+    """One for each priority: records of a higher partition are acquired first."""
     return int(queue.arguments.get(MAX_PRIORITY, 0)) + 1
 
 
 def partition_of(queue: AmqpQueue, priority: int) -> int:
     """Where a message of this priority goes."""
-    highest = int(queue.arguments.get(MAX_PRIORITY, 0))
-    return highest - min(priority, highest)
+    return min(priority, int(queue.arguments.get(MAX_PRIORITY, 0)))
