@@ -75,7 +75,7 @@ def connected(
     options = None
     if tls:
         context = ssl.create_default_context(cafile=str(broker.home / "ca.pem"))
-        options = pika.SSLOptions(context, "localhost")
+        options = pika.SSLOptions(context, broker.host)
     parameters = pika.ConnectionParameters(
         broker.host,
         broker.tls_port if tls else broker.amqp_port,
