@@ -10,6 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.conformance.amqp.servers import AmqpBroker
 from tests.conformance.amqp.taking import (
     PERSISTENT,
     SECONDS_MAX,
@@ -135,6 +136,7 @@ def test_a_message_that_goes_round_counts_its_deaths(
         channel.basic_nack(taken.method.delivery_tag, requeue=False)
 
 
+@pytest.mark.parametrize("server", [AmqpBroker], ids=["tidelog"], indirect=True)  # RabbitMQ keeps it at times
 def test_a_message_that_only_expires_does_not_go_round(channel: BlockingChannel, name: Name) -> None:
     queue = name()
     arguments = {"x-message-ttl": 50, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
