@@ -539,7 +539,7 @@ class Broker:
         self._tasks.append(task)
 
     def _task_ended(self, task: asyncio.Task[None], doing: str) -> None:
-        """None of them ends by itself, and without one of them a broker is none."""
+        """No task ends by itself, and the broker cannot run without any of them."""
         problem = asyncio.CancelledError("cancelled") if task.cancelled() else task.exception()
         if problem is not None and not self._stopping and not self.ended.done():
             log.critical("%s failed", doing, exc_info=problem)

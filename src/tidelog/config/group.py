@@ -39,6 +39,8 @@ class GroupConfig:
     share_partition_max_record_locks: int = 2000
     share_record_lock_duration_ms: int = 30_000
     share_renew_acknowledge_enable: bool = True
+    share_retry_backoff_max_ms: int = 60_000
+    share_retry_backoff_ms: int = 0
     share_session_timeout_ms: int = 45_000
     share_single_active_consumer: bool = False
     streams_assignment_interval_ms: int = 1000

@@ -54,6 +54,7 @@ class TopicConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    queue_delay_ms: int = 0
     queue_delete_consumed: bool = False
     queue_groups: tuple[str, ...] = ()
     queue_max_bytes: int = -1

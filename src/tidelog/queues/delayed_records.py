@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.log.records import Record
+from tidelog.groups.share.expiry import DUE_HEADER
 from tidelog.queues.message import QueueMessage
 
 DELAYED_TOPIC = "__delayed_records"
-DUE_HEADER = "tidelog.due.ms"
 TOPIC_HEADER = "tidelog.delayed.topic"
 PARTITION_HEADER = "tidelog.delayed.partition"
 DONE_KEY = b"done"

@@ -76,6 +76,11 @@ class Delays:
             DELAYED_TOPIC, partition_for(topic, count), delayed(due_ms, topic, index, message)
         )
 
+    async def keep_record(self, topic: str, index: int, due_ms: int, record: Record) -> None:
+        """A delayed record that a producer has sent to the queue itself."""
+        message = QueueMessage(record.value, record.key, record.headers, record.timestamp)
+        await self.keep(topic, index, message, due_ms)
+
     async def cancel(self, position: Position) -> None:
         """It is not delivered any more, unless it is delivered already."""
         await self._publish(DELAYED_TOPIC, position[0], done([position[1]]))

@@ -58,6 +58,7 @@ class Queues:
         self.keepers = QueueKeepers(controller, partitions, shares)
         self._publisher = Publisher(elsewhere, self._batch_bytes_max, shares.clock)
         self.delays = Delays(controller, partitions, self._publisher.publish, shares.clock)
+        shares.letters.delay = self.delays.keep_record
 
     def _batch_bytes_max(self, topic: str) -> int:
         return self._controller.topic_config(topic).max_message_bytes
@@ -164,7 +165,7 @@ class Queues:
         for index in range(len(self._controller.image.topics[topic].partitions)):
             led = self._shares.led(group, (topic_id, index))
             if led is not None:
-                counts = led.state.counts()
+                counts = led.state.runs.counts()
                 acquired += counts.acquired
                 ready += max(led.partition.readable_end(False) - led.state.end, 0) + counts.available
                 continue

@@ -55,6 +55,44 @@ async def test_a_delayed_message_comes_at_its_time_with_all_its_parts(random: Ra
         )
 
 
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_record_that_any_producer_sent_with_a_due_time_comes_at_its_time(
+    random: Random, reads: bool
+) -> None:
+    cluster = await QueueCluster(random).start(queue_groups=f"{QUEUE},audit")
+    queues = cluster.queues()
+    session, audit = cluster.session(), queues.session(QUEUE, "audit")
+    now_ms = queues._shares.clock.now_ms
+    due_ms = now_ms() + 120_000
+    delayed = QueueMessage(b"later", headers=(("tidelog.due.ms", b"%d" % due_ms),))
+    await asyncio.gather(queues.publish(QUEUE, delayed), queues.publish(QUEUE, QueueMessage(b"now")))
+    if reads:
+        assert values(await session.acquire(10)) == [b"now"]
+        assert values(await audit.acquire(10)) == [b"now"]
+    await asyncio.sleep(10)
+    await cluster.crash()
+    queues = cluster.queues()
+    now_ms = queues._shares.clock.now_ms
+    session, audit = cluster.session(), queues.session(QUEUE, "audit")
+    for reader in (session, audit):
+        assert values(await reader.acquire(10, wait_ms=5_000)) == [b"now"]
+    for reader in (session, audit):
+        assert values(await reader.acquire(10, wait_ms=180_000)) == [b"later"]
+        assert due_ms <= now_ms() <= due_ms + EXACT_MS
+        assert await reader.acquire(10) == []
+
+
+async def test_a_queue_may_delay_all_its_records(random: Random) -> None:
+    cluster = await QueueCluster(random).start(queue_delay_ms="20000")
+    session = cluster.session()
+    await cluster.publish(b"a", b"b")
+    assert await session.acquire(10, wait_ms=19_000) == []
+    taken = await session.acquire(10, wait_ms=2_000)
+    assert values(taken) == [b"a", b"b"]
+    await session.acknowledge(positions(taken))
+    assert await session.acquire(10, wait_ms=60_000) == []
+
+
 @SIZES
 async def test_delays_outlive_the_broker_that_keeps_them(random: Random, size: int) -> None:
     cluster = await QueueCluster(random, size).start()

@@ -1,5 +1,5 @@
-"""Settings of groups and of client metrics subscriptions, as Kafka lists them, and `share.dead.letter.topic`, `share.order`
-and `share.single.active.consumer`, which are our own.  See `tidelog.config.setting`."""
+"""Settings of groups and of client metrics subscriptions, as Kafka lists them; those that are not listed, and
+`share.dead.letter.topic`, are our own.  See `tidelog.config.setting`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ share.record.lock.duration.ms int 30000 1000.. built
   How long a record stays acquired.
 share.renew.acknowledge.enable boolean true built
   Let members renew the lock on an acquired record.
+share.retry.backoff.max.ms int 60000 0.. built unlisted
+  Longest time that a released record rests.
+share.retry.backoff.ms int 0 0.. built unlisted
+  How long a record rests that was released after its first delivery; twice as long after each further one.
 share.session.timeout.ms int 45000 1.. built
   A member of the share group silent for this long is removed.
 share.single.active.consumer boolean false built unlisted

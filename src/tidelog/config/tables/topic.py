@@ -61,6 +61,8 @@ min.insync.replicas int 1 1.. built
   Replicas that must have a write before acks=all is answered; with fewer in sync it is refused.
 preallocate boolean false built
   Reserve the whole segment file when it is created.
+queue.delay.ms long 0 0.. built unlisted
+  Share groups of a queue get a record so long after its timestamp, unless the record brings a due time of its own.
 queue.delete.consumed boolean false built unlisted
   Delete records that all share groups of queue.groups have finished.
 queue.groups list "" built unlisted

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog import errors
 from tidelog._speed.log.records import Record
 from tidelog.clock import Clock
-from tidelog.groups.share.expiry import own_ttl_ms
+from tidelog.groups.share.expiry import due_of, own_ttl_ms
 from tidelog.groups.share.in_flight import InFlightRun, LetterReason
 from tidelog.groups.share.led_partition import LedSharePartition, deliveries_max
 from tidelog.groups.share.other_brokers import RemotePartitions
@@ -49,6 +49,9 @@ DeadLetterRoute = Callable[[Sequence[DeadLetter]], Awaitable[None]]
 """Returns when the letters are on all in-sync replicas of where they belong.  It is called again after an error."""
 
 
+DelayRecord = Callable[[str, int, int, Record], Awaitable[None]]
+
+
 def no_route(topic: str, group: str) -> DeadLetterRoute | None:
     return None
 
@@ -58,6 +61,8 @@ class ShareDeadLetters:
         self._controller = controller
         self._elsewhere = elsewhere
         self._clock = clock
+        self.delay: DelayRecord | None = None
+        """Keeps a record, by topic, partition and due time, until it is due."""
         self.routes: Callable[[str, str], DeadLetterRoute | None] = no_route
         """By topic and group: a door's way for dead letters, instead of the group's dead letter topic."""
 
@@ -84,16 +89,26 @@ class ShareDeadLetters:
         first, last = run.first, run.last
         name = led.config().share_dead_letter_topic
         route = self.routes(led.partition.topic, led.key.group)
-        if route is not None or name:
-            count = await self._count(led, name) if route is None else 0
-            records, last = await _records(led.partition, first, last)
-            letters = [self._letter(led, run, record) for record in records]
-            if letters and route is not None:
-                await route(letters)
-            elif letters:
-                copies = [self._copy_of(letter) for letter in letters]
-                await self._append(name, led.key.partition % count, copies)
+        count = await self._count(led, name) if name and route is None else 0
+        records, last = await _records(led.partition, first, last)
+        letters = [self._letter(led, run, record) for record in records]
+        await self._delay(led, [letter for letter in letters if letter.reason is LetterReason.DELAYED])
+        letters = [letter for letter in letters if letter.reason is not LetterReason.DELAYED]
+        if letters and route is not None:
+            await route(letters)
+        elif letters and name:
+            copies = [self._copy_of(letter) for letter in letters]
+            await self._append(name, led.key.partition % count, copies)
         await led.submit(led.state.copied(first, last))
+
+    async def _delay(self, led: LedSharePartition, letters: list[DeadLetter]) -> None:
+        delay_ms = led.partition.log.config.queue_delay_ms
+        waits = []
+        for letter in letters:
+            due_ms = due_of(letter.record, delay_ms)
+            if due_ms is not None and self.delay is not None:
+                waits.append(self.delay(letter.topic, letter.partition, due_ms, letter.record))
+        await asyncio.gather(*waits)
 
     async def _count(self, led: LedSharePartition, name: str) -> int:
         """The topic's number of partitions; creates the topic if it does not exist."""
@@ -128,6 +143,8 @@ class ShareDeadLetters:
             if not run.deliveries:
                 expires = led.partition.log.config.queue_ttl_ms >= 0 or own_ttl_ms(record) is not None
                 reason = LetterReason.EXPIRED if expires else LetterReason.TOO_MANY
+                if led.terms().delays and due_of(record, led.partition.log.config.queue_delay_ms) is not None:
+                    reason = LetterReason.DELAYED
         return DeadLetter(
             led.partition.topic, led.partition.index, led.key.group, reason, run.deliveries, record
         )

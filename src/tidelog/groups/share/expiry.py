@@ -1,5 +1,5 @@
-"""The records of a read of the log: which have expired, by the topic's setting or by a header of their own, and their keys
-where they are delivered in the order of keys.
+"""The records of a read of the log: which have expired, or are not due yet, by the topic's settings or by headers of their
+own, and their keys where they are delivered in the order of keys.
 
 A record's time counts from its timestamp.  Pure; the time is passed in."""
 
@@ -13,17 +13,19 @@ from tidelog.record.codecs import DECOMPRESSED_BYTES_MAX, Codec
 from tidelog.record.reader import Batch
 
 TTL_HEADER = "tidelog.ttl.ms"
+DUE_HEADER = "tidelog.due.ms"
 UNLIMITED = -1
-_TTL_BYTES = TTL_HEADER.encode()
+_OWN_TIMES = TTL_HEADER.encode(), DUE_HEADER.encode()
 _DIGITS_MAX = 18
 
 
 class Expiry:
     """`next_ms` is when the first record that was seen alive expires; None: it does not."""
 
-    def __init__(self, ttl_ms: int, now_ms: int, by_key: bool = False) -> None:
-        """`by_key`: each record makes a span of its own, with its key."""
+    def __init__(self, ttl_ms: int, now_ms: int, by_key: bool = False, delay_ms: int = 0) -> None:
+        """`by_key`: each record makes a span of its own, with its key.  `delay_ms`: of records that bring no due time."""
         self._ttl_ms = ttl_ms
+        self._delay_ms = delay_ms
         self._by_key = by_key
         self._now_ms = now_ms
         self._met_alive = False
@@ -32,25 +34,26 @@ class Expiry:
     def spans(self, data: memoryview, header: Header, first: int) -> list[OffsetSpan]:
         """The offsets of a batch from `first` on; `data` is what the header's position counts in."""
         batch = Batch(data, header, DECOMPRESSED_BYTES_MAX)
-        no_own_ttl = header.compression == Codec.NONE and _TTL_BYTES not in bytes(batch.view)
-        if self._ttl_ms == UNLIMITED and no_own_ttl and not self._by_key:
+        if self._ttl_ms == UNLIMITED and not self._by_key and not self._delay_ms and _no_own_times(batch):
             self._met_alive = True
             return [OffsetSpan(first, header.last_offset)]
         spans: list[OffsetSpan] = []
         for record in batch.records(first):
             expires_ms = self._expires_ms(record)
-            expired = expires_ms is not None and expires_ms <= self._now_ms
-            if not expired and not self._met_alive:
+            due_ms = due_of(record, self._delay_ms)
+            delayed = due_ms is not None and due_ms > self._now_ms
+            expired = not delayed and expires_ms is not None and expires_ms <= self._now_ms
+            if not expired and not delayed and not self._met_alive:
                 self._met_alive, self.next_ms = True, expires_ms
             start = spans[-1].last + 1 if spans else first
             if self._by_key:
                 if start < record.offset:
                     spans.append(OffsetSpan(start, record.offset - 1, empty=True))
-                spans.append(OffsetSpan(record.offset, record.offset, expired=expired, key=record.key))
-            elif spans and spans[-1].expired == expired:
+                spans.append(OffsetSpan(record.offset, record.offset, False, expired, delayed, record.key))
+            elif spans and (spans[-1].expired, spans[-1].delayed) == (expired, delayed):
                 spans[-1] = spans[-1]._replace(last=record.offset)
             else:
-                spans.append(OffsetSpan(start, record.offset, expired=expired))
+                spans.append(OffsetSpan(start, record.offset, False, expired, delayed))
         if not spans:
             return [OffsetSpan(first, header.last_offset, empty=True)]
         if not self._by_key:
@@ -67,15 +70,35 @@ class Expiry:
 
 
 def expiry_of(config: TopicConfig, now_ms: int, by_key: bool) -> Expiry | None:
-    """None: nothing in the topic expires, and keys do not matter."""
+    """None: nothing in the topic has a time, and keys do not matter."""
     if config.queue_ttl_ms == UNLIMITED and not config.queue_groups and not by_key:
         return None
-    return Expiry(config.queue_ttl_ms, now_ms, by_key)
+    return Expiry(config.queue_ttl_ms, now_ms, by_key, config.queue_delay_ms)
 
 
 def own_ttl_ms(record: Record) -> int | None:
     """None: the record brings no time to live, or none that can be read."""
+    return _number(record, TTL_HEADER)
+
+
+def due_of(record: Record, delay_ms: int) -> int | None:
+    """Nobody gets the record before; None: it has no due time, or had it when it was delivered here."""
+    due_ms = _number(record, DUE_HEADER)
+    if due_ms is None:
+        return record.timestamp + delay_ms if delay_ms else None
+    return due_ms if due_ms > record.timestamp else None
+
+
+def _number(record: Record, header: str) -> int | None:
     for name, value in record.headers:
-        if name == TTL_HEADER and value is not None and value.isdigit() and len(value) <= _DIGITS_MAX:
+        if name == header and value is not None and value.isdigit() and len(value) <= _DIGITS_MAX:
             return int(value)
     return None
+
+
+def _no_own_times(batch: Batch) -> bool:
+    """Certain for batches that are not compressed."""
+    if batch.header.compression != Codec.NONE:
+        return False
+    content = bytes(batch.view)
+    return not any(name in content for name in _OWN_TIMES)

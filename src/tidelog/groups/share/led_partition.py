@@ -83,6 +83,9 @@ class LedSharePartition:
             lock_ms=config.share_record_lock_duration_ms,
             dead_letters=bool(config.share_dead_letter_topic) or self.routed(),
             renewals=config.share_renew_acknowledge_enable,
+            backoff_ms=config.share_retry_backoff_ms,
+            backoff_ms_max=config.share_retry_backoff_max_ms,
+            delays=self.partition.log.config.queue_groups[:1] == (self.key.group,),
             by_key=config.share_order == BY_KEY,
         )
 
@@ -117,7 +120,10 @@ class LedSharePartition:
         return self.apply(change)
 
     def expire(self) -> None:
-        change = self.state.expired(self._clock.monotonic_ms(), self.terms())
+        now_ms = self._clock.monotonic_ms()
+        change = self.state.expired(now_ms, self.terms())
+        if self.state.woken(now_ms):
+            self._changed()
         if change.batches:
             self.apply(change)
         self._arm()

@@ -16,7 +16,7 @@ from tidelog.groups.share.in_flight import StateBatch
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
 from tidelog.net.requester import Requester
-from tidelog.replication.commit_status import is_committed, when_committed
+from tidelog.replication.commit_status import committed_within
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
@@ -277,14 +277,5 @@ class RemotePartitions:
 
 async def _append_here(partition: HostedPartition, batch: bytes, now_ms: int) -> int:
     appended = partition.append(memoryview(bytearray(batch)), now_ms, True)
-    try:
-        async with asyncio.timeout(COMMIT_TIMEOUT_MS / 1000):
-            if appended.durable is not None:
-                await asyncio.shield(appended.durable)
-            if not is_committed(partition, appended):
-                await when_committed(partition, appended)
-    except TimeoutError:
-        raise errors.RequestTimedOut(
-            f"{partition.name}: the batch is not on all in-sync replicas yet"
-        ) from None
+    await committed_within(partition, appended, COMMIT_TIMEOUT_MS)
     return appended.base

@@ -16,7 +16,6 @@ from tidelog.groups.share.in_flight import (
     InFlightRun,
     InFlightRuns,
     LetterReason,
-    RecordCounts,
     RecordState,
     StateBatch,
     restored,
@@ -25,6 +24,7 @@ from tidelog.groups.share.key_order import KeyOrder
 
 THROTTLE_FROM_MIN = 2
 DELIVERIES_COUNTED = (1 << 15) - 1  # Kafka counts in 16 bits
+BACKOFF_DOUBLINGS_MAX = 30
 NO_DEADLINE = 1 << 62
 ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
 
@@ -53,13 +53,14 @@ class AcquiredRange(NamedTuple):
 
 class OffsetSpan(NamedTuple):
     """The offsets of one batch of the log, or of a part of it; `last` is inclusive.  A span without records for consumers
-    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up.  `key`
-    matters in groups that order by key."""
+    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up;
+    those that are `delayed` go where they wait for their time.  `key` matters in groups that order by key."""
 
     first: int
     last: int
     empty: bool = False
     expired: bool = False
+    delayed: bool = False
     key: bytes | None = None  # of a span of one record
 
 
@@ -71,6 +72,11 @@ class ShareTerms(NamedTuple):
     lock_ms: int
     dead_letters: bool  # records that are given up are copied to a dead letter topic first
     renewals: bool
+    backoff_ms: int = (
+        0  # how long a record rests that was released after its first delivery; twice as long each time
+    )
+    backoff_ms_max: int = 0
+    delays: bool = False  # delayed records go through this group; others pass them over
     by_key: bool = False  # each span has one record; a key's records go to one member at a time, in order
 
 
@@ -125,9 +131,6 @@ class SharePartition:
     def runs(self) -> InFlightRuns:
         return self._runs
 
-    def counts(self) -> RecordCounts:
-        return self._runs.counts()
-
     # Acquiring records
 
     def next_offset(self, member: str = NOBODY) -> int:
@@ -154,13 +157,10 @@ class SharePartition:
         for span in spans:
             if left <= 0:
                 break
-            free = self._free_in(span, left if request.strict and not span.expired else None, terms)
-            if span.empty:
-                _skip(free, result.skipped)
+            if span.empty or span.expired or span.delayed:
+                self._pass(span, terms, result.skipped)
                 continue
-            if span.expired:
-                _give_up(free, LetterReason.EXPIRED, terms, result.skipped)
-                continue
+            free = self._free_in(span, left if request.strict else None, terms)
             if terms.by_key:
                 self._order.read(span.first, span.key)
                 if self._order.is_blocked(span.first, request.member):
@@ -193,7 +193,9 @@ class SharePartition:
             overlapping = runs.over(span.first, min(span.last, runs.end - 1))
             for run in [run for run in overlapping if run.free]:
                 free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
-        at_once = span.empty or (span.expired and not terms.dead_letters)
+        at_once = (
+            span.empty or (span.expired and not terms.dead_letters) or (span.delayed and not terms.delays)
+        )
         can_grow = at_once or runs.end - runs.start < terms.locks_max
         if span.first <= runs.end <= span.last and can_grow:
             last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
@@ -205,16 +207,19 @@ class SharePartition:
     # Records that nobody holds, and that nobody shall get any more
 
     def expire(self, spans: Sequence[OffsetSpan], terms: ShareTerms) -> ShareStateChange:
-        """`spans` are expired or empty, and begin with the first offset that can be acquired."""
+        """`spans` are expired, delayed or empty, and begin with the first offset that can be acquired."""
         change = ShareStateChange()
         for span in spans:
-            free = self._free_in(span, None, terms)
-            if span.empty:
-                _skip(free, change)
-            else:
-                _give_up(free, LetterReason.EXPIRED, terms, change)
+            self._pass(span, terms, change)
         self._runs.tidy()
         return change
+
+    def _pass(self, span: OffsetSpan, terms: ShareTerms, change: ShareStateChange) -> None:
+        free = self._free_in(span, None, terms)
+        if span.empty or (span.delayed and not terms.delays):
+            _skip(free, change)
+        else:
+            _give_up(free, LetterReason.DELAYED if span.delayed else LetterReason.EXPIRED, terms, change)
 
     def drop(self, count: int, end: int, reason: LetterReason, terms: ShareTerms) -> ShareStateChange:
         """Gives up the first `count` records below `end` that can be acquired, as many as there is room for."""
@@ -279,6 +284,7 @@ class SharePartition:
                     continue
                 run.reason = _reason(run, kind, terms)
                 run.to = _fate(run, kind, terms)
+                run.wakes_ms = _wakes_ms(run, terms, now_ms) if run.to is RecordState.AVAILABLE else 0
                 change.moves.append(run)
                 change.add(run, run.to)
         for move in [move for move in change.moves if move.to is RecordState.AVAILABLE]:
@@ -321,7 +327,7 @@ class SharePartition:
             if run.to is not None:
                 change.releases = change.releases or run.to is RecordState.AVAILABLE
                 run.left(run.to)
-                self._order.left(run.first, run.last)
+                _leave(self._order, run)
         self._tidy()
 
     def undone(self, change: ShareStateChange) -> None:
@@ -329,25 +335,39 @@ class SharePartition:
         for run in change.moves:
             run.to = None
             run.reason = None
+            run.wakes_ms = 0
         self._runs.tidy()
 
     # Releasing records
 
     def released(self, member: str, terms: ShareTerms) -> ShareStateChange:
         """The member's share session ended: its acquired records are released."""
-        return self._take_back([run for run in self._held() if run.member == member], terms)
+        return self._take_back([run for run in _held(self._runs) if run.member == member], terms)
 
     def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
         """Releases records whose lock has expired."""
-        return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
+        overdue = [run for run in _held(self._runs) if run.deadline_ms <= now_ms]
+        for run in overdue:
+            run.wakes_ms = _wakes_ms(run, terms, now_ms)
+        return self._take_back(overdue, terms)
+
+    def woken(self, now_ms: int) -> bool:
+        """Whether records can be acquired that rested until now."""
+        rested = [run for run in self._runs if 0 < run.wakes_ms <= now_ms and run.to is None]
+        for run in rested:
+            run.wakes_ms = 0
+            self._order.left(run.first, run.last)
+        if rested:
+            self._tidy()
+        return bool(rested)
 
     def next_deadline_ms(self) -> int | None:
         """None if no lock ends by itself."""
-        next_ms = min((run.deadline_ms for run in self._held()), default=NO_DEADLINE)
+        next_ms = min(
+            (run.wakes_ms or run.deadline_ms for run in self._runs if run.wakes_ms or _is_held(run)),
+            default=NO_DEADLINE,
+        )
         return None if next_ms == NO_DEADLINE else next_ms
-
-    def _held(self) -> Iterable[InFlightRun]:
-        return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.to is None)
 
     def _take_back(self, runs: list[InFlightRun], terms: ShareTerms) -> ShareStateChange:
         change = ShareStateChange()
@@ -357,7 +377,7 @@ class SharePartition:
             if state is RecordState.AVAILABLE:
                 self._call_back(run, change)
             run.left(state)
-            self._order.left(run.first, run.last)
+            _leave(self._order, run)
             change.add(run, state)
             change.releases = change.releases or state is RecordState.AVAILABLE
         if runs:
@@ -408,6 +428,28 @@ class SharePartition:
         return self._runs.outlook()
 
 
+def _held(runs: InFlightRuns) -> list[InFlightRun]:
+    return [run for run in runs if _is_held(run)]
+
+
+def _leave(order: KeyOrder, run: InFlightRun) -> None:
+    """A key whose record rests has to wait with it."""
+    order.left(run.first, run.last)
+    for offset in range(run.first, run.last + 1) if run.wakes_ms else ():
+        order.acquired(offset, NOBODY)
+
+
+def _is_held(run: InFlightRun) -> bool:
+    return run.state is RecordState.ACQUIRED and run.to is None
+
+
+def _wakes_ms(run: InFlightRun, terms: ShareTerms, now_ms: int) -> int:
+    if not terms.backoff_ms:
+        return 0
+    doublings = min(run.deliveries - 1, BACKOFF_DOUBLINGS_MAX)
+    return now_ms + min(terms.backoff_ms << doublings, max(terms.backoff_ms_max, terms.backoff_ms))
+
+
 def _skip(free: list[InFlightRun], change: ShareStateChange) -> None:
     for run in free:
         run.left(RecordState.ARCHIVED)
@@ -417,7 +459,8 @@ def _skip(free: list[InFlightRun], change: ShareStateChange) -> None:
 def _give_up(
     free: list[InFlightRun], reason: LetterReason, terms: ShareTerms, change: ShareStateChange
 ) -> None:
-    state = RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+    copied = terms.dead_letters or reason is LetterReason.DELAYED
+    state = RecordState.ARCHIVING if copied else RecordState.ARCHIVED
     for run in free:
         run.left(state)
         run.reason = reason

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tidelog import errors
-from tidelog.groups.share.expiry import Expiry
+from tidelog.groups.share.expiry import expiry_of
 from tidelog.groups.share.group_state import ShareKey
 from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.log_window import window
@@ -153,10 +153,12 @@ class _QueueKeeper:
             data = await fetch_bytes(led.partition.log, offset, LOOK_BYTES, bound)
             if data is None:
                 return None
-            expiry = Expiry(led.partition.log.config.queue_ttl_ms, self._now_ms())
+            expiry = expiry_of(led.partition.log.config, self._now_ms(), by_key=False)
+            assert expiry is not None  # of a queue there always is one
             spans = window(data, offset, (), expiry).spans
             alive = next(
-                (at for at, span in enumerate(spans) if not (span.expired or span.empty)), len(spans)
+                (at for at, span in enumerate(spans) if not (span.expired or span.empty or span.delayed)),
+                len(spans),
             )
             change = led.state.expire(spans[:alive], terms)
             if change.batches:

@@ -15,7 +15,7 @@ REJECT = "reject-publish"
 
 def ready(led: LedSharePartition, end: int) -> int:
     """Records below `end` that can be acquired."""
-    return max(end - led.state.end, 0) + led.state.counts().available
+    return max(end - led.state.end, 0) + led.state.runs.counts().available
 
 
 def trim(led: LedSharePartition) -> None:

@@ -146,10 +146,13 @@ def _replicas_of_topic(
     image: Image, wanted: TopicSpec, config: BrokerConfig, start: int
 ) -> tuple[Replicas, ...]:
     if wanted.assignment:
-        for what, count in (("replication factor", wanted.replication), ("numPartitions", wanted.partitions)):
+        for field, count in (
+            ("replication factor", wanted.replication),
+            ("numPartitions", wanted.partitions),
+        ):
             if count != DEFAULT:
                 raise errors.InvalidRequest(
-                    f"A manual partition assignment was specified, but {what} was not set to -1."
+                    f"A manual partition assignment was specified, but {field} was not set to -1."
                 )
         placement.check_assignment(wanted.assignment, 0, image.brokers)
         return _tuples([wanted.assignment[index] for index in range(len(wanted.assignment))])
