@@ -493,6 +493,7 @@ class Broker:
             figures,
             clients,
             names,
+            self._amqp,
             peer_tls(self._controller.config),
             lambda host: rates.came_from(host, self._around.clock.monotonic_ms()),
         )

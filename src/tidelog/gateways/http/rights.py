@@ -82,6 +82,9 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/health/ready"): OPEN,
     ("GET", "/metrics"): _CLUSTER_PAGE,
     ("GET", "/openapi.json"): LOGGED_IN,
+    # The management API of AMQP
+    ("GET", "/api/{rest:path}"): _CLUSTER_PAGE,
+    ("POST", "/api/definitions"): _cluster(ALTER),
     # REST, version 3
     ("GET", "/v3/clusters"): LOGGED_IN,
     ("GET", _V3): LOGGED_IN,
