@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, next INTEGE
 """
 
 
-class Commit(NamedTuple):
+class StoredCommit(NamedTuple):
     """`value`: None if the aggregate was deleted."""
 
     partition: int
@@ -54,7 +54,7 @@ class CommitCache:
             row = self._db.execute("SELECT next FROM positions WHERE partition = ?", (partition,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def add(self, partition: int, commits: Iterable[Commit], following: int) -> None:
+    def add(self, partition: int, commits: Iterable[StoredCommit], following: int) -> None:
         """The commits before offset `following`; what is there already is not added again."""
         with self._change():
             for commit in commits:
@@ -64,7 +64,7 @@ class CommitCache:
                     self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?, ?)", commit)
             self._db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (partition, following))
 
-    def commits(self, key: bytes, until_ms: int | None = None) -> list[Commit]:
+    def commits(self, key: bytes, until_ms: int | None = None) -> list[StoredCommit]:
         """Of one aggregate, in their order."""
         until = (1 << 62) if until_ms is None else until_ms
         with self._lock:
@@ -73,7 +73,7 @@ class CommitCache:
                 "ORDER BY offset",
                 (key, until),
             ).fetchall()
-        return [Commit(*row) for row in rows]
+        return [StoredCommit(*row) for row in rows]
 
     @contextmanager
     def _change(self) -> Iterator[None]:

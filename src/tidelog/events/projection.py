@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any, ClassVar
 
 from tidelog.events.aggregate import handlers_of
-from tidelog.events.cache import Commit
+from tidelog.events.cache import StoredCommit
 from tidelog.events.store import EventStore, recorded_of
 from tidelog.events.types import Recorded
 
@@ -101,7 +101,7 @@ class Projection:
         positions = dict(db.execute(f"SELECT partition, next FROM {POSITIONS}").fetchall())
         return all(positions.get(partition, 0) >= end for partition, end in ends.items())
 
-    def apply(self, db: sqlite3.Connection, commits: Iterable[Commit]) -> None:
+    def apply(self, db: sqlite3.Connection, commits: Iterable[StoredCommit]) -> None:
         """These commits and the positions behind them, in one transaction; what was applied before is left out."""
         db.execute("BEGIN IMMEDIATE")
         try:

@@ -20,7 +20,7 @@ from tidelog.client.blocking.producer import Producer
 from tidelog.client.producer.partitioner import by_key
 from tidelog.client.security.security import Security
 from tidelog.events.aggregate import Aggregate
-from tidelog.events.cache import Commit, CommitCache
+from tidelog.events.cache import CommitCache, StoredCommit
 from tidelog.events.errors import EventError, VersionConflict
 from tidelog.events.types import Recorded, decode, encode
 from tidelog.record.conditions import EXPECTED_VERSION
@@ -175,14 +175,14 @@ class EventStore:
             while following < end:
                 records = self._consumer.poll(timeout_ms=POLL_MS)
                 commits = [
-                    Commit(partition, record.offset, record.key, record.timestamp, record.value)
+                    StoredCommit(partition, record.offset, record.key, record.timestamp, record.value)
                     for record in records
                     if record.key is not None
                 ]
                 following = max(following, self._consumer.position(place))
                 self._cache.add(partition, commits, following)
 
-    def read(self, positions: Mapping[int, int] | None = None) -> Iterator[list[Commit]]:
+    def read(self, positions: Mapping[int, int] | None = None) -> Iterator[list[StoredCommit]]:
         """All commits from these offsets by partition on, in polls, for ever; an empty list when there is nothing new."""
         positions = positions or {}
         with self.new_consumer() as consumer:
@@ -192,7 +192,7 @@ class EventStore:
                 consumer.seek(place, positions.get(place.partition, 0))
             while True:
                 yield [
-                    Commit(record.partition, record.offset, record.key, record.timestamp, record.value)
+                    StoredCommit(record.partition, record.offset, record.key, record.timestamp, record.value)
                     for record in consumer.poll(timeout_ms=POLL_MS)
                     if record.key is not None
                 ]
@@ -204,7 +204,7 @@ class EventStore:
             return {place.partition: end for place, end in self._consumer.end_offsets(places).items()}
 
 
-def recorded_of(commit: Commit) -> list[Recorded]:
+def recorded_of(commit: StoredCommit) -> list[Recorded]:
     if commit.value is None:
         return []
     events, meta = decode(commit.value)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.events.accounts import Account, Deposited, Insufficient, Withdrawn
 from tidelog.events import Aggregate, EventError, UnknownEvent, event
-from tidelog.events.cache import Commit, CommitCache
+from tidelog.events.cache import CommitCache, StoredCommit
 from tidelog.events.testing import given
 from tidelog.events.types import decode, encode
 
@@ -93,15 +93,21 @@ def test_the_copy_of_another_topic_is_thrown_away(tmp_path: Path) -> None:
     path = str(tmp_path / "cache.sqlite")
     cache = CommitCache(path, "one")
     cache.add(
-        0, [Commit(0, 0, b"a", 10, b"x"), Commit(0, 1, b"b", 20, b"y"), Commit(0, 2, b"a", 30, b"z")], 3
+        0,
+        [
+            StoredCommit(0, 0, b"a", 10, b"x"),
+            StoredCommit(0, 1, b"b", 20, b"y"),
+            StoredCommit(0, 2, b"a", 30, b"z"),
+        ],
+        3,
     )
-    cache.add(0, [Commit(0, 2, b"a", 30, b"z")], 3)
+    cache.add(0, [StoredCommit(0, 2, b"a", 30, b"z")], 3)
     assert [commit.offset for commit in cache.commits(b"a")] == [0, 2]
     assert [commit.offset for commit in cache.commits(b"a", 29)] == [0]
     cache.close()
     again = CommitCache(path, "one")
     assert again.next(0) == 3
-    again.add(0, [Commit(0, 3, b"a", 40, None)], 4)
+    again.add(0, [StoredCommit(0, 3, b"a", 40, None)], 4)
     assert again.commits(b"a") == []
     again.close()
     other = CommitCache(path, "two")
