@@ -79,6 +79,19 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
+    # tests/faults/test_tiers_metrics.py
+    "mq_remote_cache_bytes",
+    "mq_remote_cache_hits_total",
+    "mq_remote_copied_bytes_total",
+    "mq_remote_copied_segments_total",
+    "mq_remote_copy_errors_total",
+    "mq_remote_delete_errors_total",
+    "mq_remote_deleted_segments_total",
+    "mq_remote_partition_size_bytes",
+    "mq_remote_read_bytes_total",
+    "mq_remote_read_errors_total",
+    "mq_remote_read_requests_total",
+    "mq_remote_reads_waiting",
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
     "mq_broker_lease_proven",  # test_alerts: etcd is away
