@@ -35,8 +35,8 @@ def commit_plainly(
 ) -> bytes | Coroutine[Any, Any, bytes] | None:
     """The answer, or what it waits for; None when nothing was done."""
     request = read_commit(frame, at, version, correlation_id)
-    if request is None:
-        return None
+    if request is None or (request.epoch < 0 and services.gate.audit.enabled):
+        return None  # what no member commits may be for the audit trail
     commits = _known(request, services.image(), services.config().offset_metadata_max_bytes)
     if commits is None or not _may_commit(session, request.group, commits, services):
         return None
