@@ -26,6 +26,7 @@ from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import SMALL, BrokerFactory
 from tests.faults.monitored import Series, family_of, of, scrape
 from tests.faults.test_alerts import Cluster, cluster
+from tests.faults.tiered import REMOTE_METRICS
 from tests.unit.gateways.around import asked, surroundings
 from tidelog import Admin, ShareConsumer
 from tidelog import Consumer as OurConsumer
@@ -79,19 +80,7 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
-    # tests/faults/test_tiers_metrics.py
-    "mq_remote_cache_bytes",
-    "mq_remote_cache_hits_total",
-    "mq_remote_copied_bytes_total",
-    "mq_remote_copied_segments_total",
-    "mq_remote_copy_errors_total",
-    "mq_remote_delete_errors_total",
-    "mq_remote_deleted_segments_total",
-    "mq_remote_partition_size_bytes",
-    "mq_remote_read_bytes_total",
-    "mq_remote_read_errors_total",
-    "mq_remote_read_requests_total",
-    "mq_remote_reads_waiting",
+    *REMOTE_METRICS,  # tests/faults/test_tiers_metrics.py
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
     "mq_broker_lease_proven",  # test_alerts: etcd is away
