@@ -20,7 +20,7 @@ DISTRIBUTIONS = {
     "re2": "google-re2",
     **{module.split(".")[0]: distribution for module, (distribution, _) in PACKAGES.items()},
 }
-WHEEL_KINDS = {".css", ".js", ".py", ".pyi", ".svg", ".typed"}
+WHEEL_KINDS = {".css", ".js", ".py", ".pyi", ".svg", ".properties", ".typed"}
 
 
 def declared(*extras: str) -> set[str]:
@@ -33,7 +33,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 def test_every_import_is_a_declared_dependency() -> None:
     # Users bring pytest, who use its plugin.
-    known = declared("arrow", "etcd", "pipeline", "schema", "security", "tiers") | {
+    known = declared("arrow", "connect", "etcd", "pipeline", "schema", "security", "tiers") | {
         "tidelog",
         "typing_extensions",
         "pytest",

@@ -91,7 +91,7 @@ mq_tenant_topics gauge tenant
 mq_tenant_partitions gauge tenant
   Partitions of a tenant in the cluster, by tenant.
 mq_tenant_full gauge tenant
-  1 while produce requests to a tenant's topics are refused because it stores as much as it may, by tenant.
+  1 while produce requests to a tenant's topics are refused because the tenant has reached `stored_bytes_max`, by tenant.
 mq_tenant_limit gauge tenant limit
   Limits of a tenant, by tenant and name of the limit.
 mq_connections gauge listener

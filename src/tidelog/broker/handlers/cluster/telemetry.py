@@ -1,8 +1,7 @@
 """GetTelemetrySubscriptions (api 71) and PushTelemetry (api 72), version 0.
 
-Clients ask which of their metrics the broker wants.  Nothing is subscribed here, so they are given an id, asked to
-come back in a while, and push nothing; what is pushed all the same is checked and dropped, as Kafka does without a
-metrics receiver."""
+Clients ask for the metrics that the broker wants.  This broker subscribes to none: clients get an id and a long interval,
+and push nothing.  The handler checks and drops pushed metrics, as Kafka does without a metrics receiver."""
 
 from __future__ import annotations
 
