@@ -484,6 +484,7 @@ class Broker:
             self._scrubbers,
             self._repair,
             self._tenant_storage,
+            self._remote.figures,
         )
         rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(
