@@ -80,6 +80,7 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
+    "mq_process_up",  # test_processes
     *REMOTE_METRICS,  # tests/faults/test_tiers_metrics.py
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py

@@ -1,6 +1,6 @@
 """Connectors: sources that fill topics and sinks that empty them, run by workers that share the work (`tidelog connect`).
 
-A connector of your own is a class with `Source` or `Sink` below it; `tidelog.connect.testkit` tests one."""
+A connector of your own is a class with `Source` or `Sink` as its base."""
 
 from tidelog.connect.connector import (
     ConnectError,
