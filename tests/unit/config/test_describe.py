@@ -145,7 +145,7 @@ def test_groups_and_client_metrics_show_kafkas_defaults() -> None:
     assert chain(group["share.auto.offset.reset"]) == [
         ("share.auto.offset.reset", "latest", SettingSource.DEFAULT)
     ]
-    assert {entry.name: entry.value for entry in describe_client_metrics()} == {
+    assert {entry.name: entry.value for entry in describe_client_metrics({})} == {
         "interval.ms": "300000",
         "match": "",
         "metrics": "",

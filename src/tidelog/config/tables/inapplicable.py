@@ -39,7 +39,6 @@ FEATURES = {
     "token-refresh": "refresh of logins by schedule",
     "two-phase": "transactions of an outside coordinator",
     "login-plug-ins": "Java classes of logins and TLS",
-    "telemetry": "client telemetry",
     "policies": "Java classes that decide about topics, settings, quotas and principals",
     "providers": "providers of settings",
     "group-kinds": "switching off kinds of groups",
