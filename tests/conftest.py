@@ -47,6 +47,7 @@ GROUPS = (
     ("tests/pipeline/test_running.py", "drivers"),
     ("tests/pipeline/", "spark"),
     ("tests/browser/", "browser"),
+    ("tests/conformance/amqp/", "amqp"),
 )
 
 

@@ -15,6 +15,8 @@ from tidelog.broker.routes import ROUTES
 from tidelog.cli import cli
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from tidelog.config.tables.groups import GROUP_SETTINGS
+from tidelog.gateways.amqp.methods.table import HANDLERS
+from tidelog.gateways.amqp.wire.methods import BY_NAME, METHODS
 from tidelog.gateways.metrics.families import FAMILIES
 from tidelog.storage.flush.flusher import FLUSH_BOUNDS_MS
 from tidelog.wire.apis import APIS, Api
@@ -148,6 +150,44 @@ def _leaves(
         yield words, command
 
 
+SERVED_BY_THE_CONNECTION = (
+    "connection.start-ok",
+    "connection.tune-ok",
+    "connection.open",
+    "connection.close",
+    "connection.close-ok",
+    "channel.open",
+    "channel.close",
+    "channel.close-ok",
+    "basic.publish",
+)
+
+
+def amqp() -> str:
+    served = {*HANDLERS, *SERVED_BY_THE_CONNECTION}
+    sent = {name for name in BY_NAME if name.endswith("-ok") and name.removesuffix("-ok") in served} | {
+        "connection.start",
+        "connection.tune",
+        "basic.return",
+        "basic.deliver",
+        "basic.get-empty",
+    }
+    rows = [
+        (
+            spec.name,
+            f"{spec.class_id}.{spec.method_id}",
+            "served" if spec.name in served else "",
+            "sent" if spec.name in sent or spec.name in ("basic.ack", "basic.nack", "basic.cancel") else "",
+        )
+        for spec in METHODS.values()
+    ]
+    return (
+        "# AMQP 0-9-1\n\nEvery method of AMQP 0-9-1 with RabbitMQ's extensions: whether Tidelog serves it when a client "
+        "sends it, and whether Tidelog sends it. A method that is not served closes the connection.\n\n"
+        + table(("Method", "Class and method", "From clients", "To clients"), rows)
+    )
+
+
 CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
 
 _NOT_BUILT = (
@@ -158,6 +198,7 @@ _NOT_BUILT = (
 )
 
 PAGES = {
+    "amqp.md": amqp,
     "apis.md": apis,
     "commands.md": commands,
     "topic-settings.md": lambda: settings("Topic settings", _NOT_BUILT, TOPIC_SETTINGS),

@@ -38,6 +38,7 @@ from tidelog.broker.server import Server
 from tidelog.broker.services import Services
 from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
+from tidelog.config.amqp import amqp_listeners
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
@@ -103,6 +104,7 @@ class Broker:
         self.users_added: frozenset[CredentialName] = frozenset()
         self._around = around
         self._stopping = False
+        self._incarnation = f"{around.random.getrandbits(64):x}"
         self._tasks: list[asyncio.Task[Any]] = []
         self._background: Background | None = None
         self._cleaners: list[Cleaner] = []
@@ -155,7 +157,7 @@ class Broker:
         self._server = Server(controller.config, around.network, router, connections_max)
         self._undo.callback(self._server.stop_listening)
         bound = self._server.bind()
-        http = self._bind_http()
+        http = self._bind_gateways(bound)
         self._undo.push_async_callback(self._end_tasks)
         self._run(self._follow(), "following the metadata")
         if self._encryption.configured:
@@ -184,11 +186,19 @@ class Broker:
         if given.http_logs_in or given.authorizes:
             # Brokers tell each other with the secret on whose behalf they ask.
             await controller.access.ensure_secret()
+        await self._start_gateways(services, bound, endpoints)
+        return Addresses(next(iter(bound.values())), http)
+
+    async def _start_gateways(
+        self, services: Services, bound: Bound, endpoints: tuple[Endpoint, ...]
+    ) -> None:
+        """Gateways are clients of this broker: they end before it does."""
+        if self._amqp is not None:
+            await self._amqp.start(services, self._store, self._incarnation)
+            self._undo.push_async_callback(self._amqp.stop)
         if self._http is not None:
             self._http.start(self._behind_http(services, bound, endpoints))
-            # Gateways are clients of this broker: they end before it does.
             self._undo.push_async_callback(self._http.stop)
-        return Addresses(next(iter(bound.values())), http)
 
     async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> list[LogDirectory]:
         around = self._around
@@ -215,7 +225,7 @@ class Broker:
             given.broker_rack,
             http=http_address(given, http, endpoints),
             home=self._dirs.home_id,
-            incarnation=f"{around.random.getrandbits(64):x}",
+            incarnation=self._incarnation,
             machine=given.tidelog_machine or None,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
@@ -424,8 +434,15 @@ class Broker:
             outbound=self._replicating.outbound,
         )
 
-    def _bind_http(self) -> tuple[str, int] | None:
-        self._http = None
+    def _bind_gateways(self, bound: Bound) -> tuple[str, int] | None:
+        """The address of the HTTP port; `bound` gets the listeners of AMQP."""
+        self._http = self._amqp = None
+        if amqp_listeners(self._given.listeners):
+            from tidelog.gateways.amqp.server import AmqpServer
+
+            self._amqp = AmqpServer()
+            self._undo.callback(self._amqp.stop_listening)
+            bound |= self._amqp.bind(self._controller.config)
         if not self._around.http:
             return None
         from tidelog.gateways.http.server import HttpServer

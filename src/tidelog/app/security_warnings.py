@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from tidelog.access.acls import Authorizer
 from tidelog.config import BrokerConfig
+from tidelog.config.amqp import amqp_logs_in
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 ANYWHERE = "0.0.0.0"
@@ -42,7 +43,8 @@ def open_to_everybody(config: BrokerConfig) -> str | None:
 
 
 def _authenticates(config: BrokerConfig, listener: str) -> bool:
-    return config.security[listener].authenticates
+    security = config.security[listener]
+    return amqp_logs_in(config, listener) if security.of_amqp else security.authenticates
 
 
 def _is_loopback(host: str) -> bool:

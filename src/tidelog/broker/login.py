@@ -128,7 +128,8 @@ class Logins:
         listed: dict[str, str] = {}
         for security in self._config().security.values():
             entry = security.jaas.get("PLAIN")
-            if entry is not None and security.has_login and "PLAIN" in security.mechanisms:
+            offers_plain = security.of_amqp or (security.has_login and "PLAIN" in security.mechanisms)
+            if entry is not None and offers_plain:
                 listed |= entry.listed_users
         return listed
 

@@ -26,6 +26,7 @@ from tidelog.broker.connection import ClientConnection
 from tidelog.broker.router import Router
 from tidelog.broker.session import ANONYMOUS, Session
 from tidelog.config import BrokerConfig
+from tidelog.config.amqp import kafka_listeners
 from tidelog.config.listener_security import ListenerSecurity
 from tidelog.logs import SparingLog
 from tidelog.net.network import ListeningSocket, Network
@@ -80,7 +81,7 @@ class Server:
     def bind(self) -> dict[str, tuple[str, int]]:
         """Takes the ports, without answering yet: listener name -> (host, real port)."""
         bound = {}
-        for listener in self._config().listeners:
+        for listener in kafka_listeners(self._config().listeners):
             if self._security(listener.name).encrypts:
                 context = TlsContext(lambda name=listener.name: self._security(name).tls)  # type: ignore[misc]
                 context.get()  # a certificate that cannot be read stops the start
@@ -417,7 +418,7 @@ class Server:
 
 def _is_for_brokers(listener: str, config: BrokerConfig) -> bool:
     """As in Kafka: only if clients have a listener of their own."""
-    return listener == config.inter_broker_listener and len(config.listeners) > 1
+    return listener == config.inter_broker_listener and len(kafka_listeners(config.listeners)) > 1
 
 
 def _host(peer: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidelog.config.amqp import AMQP_PROTOCOLS, kafka_listeners
 from tidelog.config.applicability import known_settings, settings_without_effect, without_controllers
 from tidelog.config.connection_overrides import connection_overrides
 from tidelog.config.group_bounds import check_groups
@@ -316,7 +317,7 @@ class BrokerConfig:
             return self.inter_broker_listener_name.upper()
         protocol = self.security_inter_broker_protocol
         fitting = [name for name, security in self.security.items() if security.protocol == protocol]
-        return fitting[0] if fitting else self.listeners[0].name
+        return fitting[0] if fitting else kafka_listeners(self.listeners)[0].name
 
     @property
     def metadata_address(self) -> EtcdAddress | SocketAddress | None:
@@ -324,8 +325,10 @@ class BrokerConfig:
         return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
 
     def _check(self) -> None:
-        if not self.listeners:
-            raise InvalidConfig("listeners is empty: a broker needs an address to listen on")
+        if not kafka_listeners(self.listeners):
+            raise InvalidConfig(
+                "listeners has none for Kafka: a broker needs an address for clients and other brokers"
+            )
         if not self.log_dirs:
             raise InvalidConfig("log.dirs is empty: a broker needs a folder for its data")
         for listener in self.advertised_listeners:
@@ -461,7 +464,7 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
 
     by_listener = {}
     for key, name in names.items():
-        protocol = protocols.get(name)
+        protocol = name if name in AMQP_PROTOCOLS else protocols.get(name)
         if protocol is None:
             raise InvalidConfig(
                 f"listener.security.protocol.map has no {name}: add {name}:PLAINTEXT, or another protocol"

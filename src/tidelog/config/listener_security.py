@@ -80,7 +80,11 @@ class ListenerSecurity:
 
     @property
     def encrypts(self) -> bool:
-        return self.protocol.endswith("SSL")
+        return self.protocol.endswith("SSL") or self.protocol == "AMQPS"
+
+    @property
+    def of_amqp(self) -> bool:
+        return self.protocol in ("AMQP", "AMQPS")
 
     @property
     def has_login(self) -> bool:

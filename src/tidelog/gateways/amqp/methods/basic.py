@@ -1,0 +1,122 @@
+"""The class basic without publish: qos, consume, cancel, get, ack, nack, reject, recover; and channel.flow."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from tidelog import errors
+from tidelog.gateways.amqp.channel import Channel
+from tidelog.gateways.amqp.consumer import QueueConsumer
+from tidelog.gateways.amqp.message import message_of_record
+from tidelog.gateways.amqp.methods.queue import named
+from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, not_allowed, not_found
+from tidelog.gateways.amqp.rights import READ
+
+Fields = dict[str, Any]
+
+
+def qos(channel: Channel, fields: Fields) -> None:
+    if fields["prefetch_size"]:
+        raise ConnectionFault(540, f"prefetch_size!=0 ({fields['prefetch_size']})")
+    if fields["global"]:
+        channel.channel_prefetch = fields["prefetch_count"]
+        channel.wake()
+    else:
+        channel.prefetch = fields["prefetch_count"]
+    channel.send("basic.qos-ok")
+
+
+def consume(channel: Channel, fields: Fields) -> None:
+    declarer, services = channel.declarer, channel.services
+    queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
+    channel.rights.check_queue(READ, queue.name, queue)
+    tag = fields["consumer_tag"] or f"amq.ctag-{secrets.token_urlsafe(16)}"
+    if tag in channel.consumers:
+        raise not_allowed(f"attempt to reuse consumer tag '{tag}'")
+    others = services.consumers.of(declarer.vhost, queue.name)
+    if (others and fields["exclusive"]) or any(other.exclusive for other in others):
+        raise access_refused(f"queue '{queue.name}' in vhost '{declarer.vhost}' in exclusive use")
+    try:
+        session = services.broker.queues.session(queue.topic, queue.topic)
+    except errors.UnknownTopicOrPartition:
+        raise not_found("queue", queue.name, declarer.vhost) from None
+    consumer = QueueConsumer(
+        tag,
+        queue,
+        session,
+        channel,
+        no_ack=fields["no_ack"],
+        exclusive=fields["exclusive"],
+        prefetch=channel.prefetch,
+        settled=channel.keep,
+    )
+    channel.consumers[tag] = consumer
+    services.consumers.add(declarer.vhost, queue.name, consumer)
+    if not fields["no_wait"]:
+        channel.send("basic.consume-ok", consumer_tag=tag)
+    consumer.start()
+
+
+async def cancel(channel: Channel, fields: Fields) -> None:
+    consumer = channel.consumers.get(fields["consumer_tag"])
+    if consumer is not None:
+        await channel.cancel([consumer])
+    if not fields["no_wait"]:
+        channel.send("basic.cancel-ok", consumer_tag=fields["consumer_tag"])
+
+
+async def get(channel: Channel, fields: Fields) -> None:
+    declarer, services = channel.declarer, channel.services
+    queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
+    channel.rights.check_queue(READ, queue.name, queue)
+    if any(consumer.exclusive for consumer in services.consumers.of(declarer.vhost, queue.name)):
+        raise access_refused(f"queue '{queue.name}' in vhost '{declarer.vhost}' in exclusive use")
+    taken = await channel.get(queue, fields["no_ack"])
+    if taken is None:
+        channel.send("basic.get-empty")
+        return
+    tag, delivery = taken
+    depth = await services.broker.queues.depth(queue.topic, queue.topic)
+    message = message_of_record(queue.name, delivery.key, delivery.value, delivery.headers)
+    channel.send_content(
+        message, "basic.get-ok", delivery_tag=tag, redelivered=delivery.redelivered, message_count=depth.ready
+    )
+
+
+def ack(channel: Channel, fields: Fields) -> None:
+    _settle(channel, fields["delivery_tag"], fields["multiple"], "acknowledge")
+
+
+def nack(channel: Channel, fields: Fields) -> None:
+    how = "release" if fields["requeue"] else "reject"
+    _settle(channel, fields["delivery_tag"], fields["multiple"], how)
+
+
+def reject(channel: Channel, fields: Fields) -> None:
+    _settle(channel, fields["delivery_tag"], False, "release" if fields["requeue"] else "reject")
+
+
+def _settle(channel: Channel, tag: int, multiple: bool, how: str) -> None:
+    taken = channel.take_unacknowledged(tag, multiple)
+    if channel.transaction is not None:
+        channel.transaction.settlements.append((taken, how))
+    else:
+        channel.settle(taken, how)
+
+
+def recover(channel: Channel, fields: Fields) -> None:
+    recover_async(channel, fields)
+    channel.send("basic.recover-ok")
+
+
+def recover_async(channel: Channel, fields: Fields) -> None:
+    if not fields["requeue"]:
+        raise ConnectionFault(540, "requeue=false")
+    channel.settle(channel.take_unacknowledged(0, True), "release")
+
+
+def flow(channel: Channel, fields: Fields) -> None:
+    if not fields["active"]:
+        raise ConnectionFault(540, "active=false")
+    channel.send("channel.flow-ok", active=True)

@@ -1,0 +1,217 @@
+"""Publishing: basic.publish with its content, confirms and transactions of a channel."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from tidelog import errors
+from tidelog.gateways.amqp.channel import Channel, ChannelTransaction, sparing
+from tidelog.gateways.amqp.confirms import Confirms
+from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record
+from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, precondition_failed
+from tidelog.gateways.amqp.rights import WRITE
+from tidelog.gateways.amqp.services import BODY_BYTES_MAX
+from tidelog.gateways.amqp.topology.model import AmqpQueue
+from tidelog.gateways.amqp.wire.properties import decode_properties
+from tidelog.queues.message import Published, QueueMessage
+
+TRANSACTION_BYTES_MAX = 64 << 20
+NO_ROUTE = 312
+
+Fields = dict[str, Any]
+
+
+class Content:
+    """What follows a basic.publish: a header, then the body in pieces."""
+
+    __slots__ = ("_left", "_pieces", "fields", "properties")
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self.properties: bytes | None = None
+        self._pieces: list[bytes] = []
+        self._left = 0
+
+    def header(self, class_id: int, size: int, properties: bytes) -> bool:
+        """True when the message is whole."""
+        if class_id != 60:
+            raise ConnectionFault(
+                505, f"expected content header for class 60, got one for class {class_id} instead"
+            )
+        if size > BODY_BYTES_MAX:
+            raise precondition_failed(
+                f"message size {size} is larger than configured max size {BODY_BYTES_MAX}"
+            )
+        self.properties = properties
+        self._left = size
+        return not size
+
+    def body(self, piece: bytes) -> bool:
+        self._left -= len(piece)
+        if self._left < 0:
+            raise ConnectionFault(501, "the body of a message is longer than its header says")
+        self._pieces.append(piece)
+        return not self._left
+
+    def message(self) -> AmqpMessage:
+        assert self.properties is not None
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return AmqpMessage(self.fields["exchange"], self.fields["routing_key"], self.properties, body)
+
+
+def begin(channel: Channel, fields: Fields) -> Content:
+    """Checks what can be checked before the content arrives, as RabbitMQ does."""
+    if fields["immediate"]:
+        raise ConnectionFault(540, "immediate=true")
+    name = fields["exchange"]
+    if name:
+        exchange = channel.services.declarations.exchange(channel.declarer, name)
+        channel.rights.check_exchange(WRITE, name)
+        if exchange.internal:
+            raise access_refused(
+                f"cannot publish to internal exchange '{name}' in vhost '{channel.declarer.vhost}'"
+            )
+    else:
+        key = fields["routing_key"]
+        channel.rights.check_queue(
+            WRITE, key, channel.services.declarations.vhost(channel.declarer).queues.get(key)
+        )
+    return Content(fields)
+
+
+def published(channel: Channel, content: Content) -> None:
+    """The message is whole."""
+    message = content.message()
+    _check_properties(channel, message)
+    mandatory = content.fields["mandatory"]
+    transaction = channel.transaction
+    if transaction is not None:
+        transaction.bytes += len(message.body) + len(message.properties)
+        if transaction.bytes > TRANSACTION_BYTES_MAX:
+            raise ConnectionFault(506, f"a transaction has more than {TRANSACTION_BYTES_MAX} bytes")
+        transaction.messages.append((message, mandatory))
+        return
+    stored = _store(channel, message, mandatory)
+    if channel.confirms is not None:
+        tag = channel.confirms.published(len(stored))
+        for future in stored:
+            future.add_done_callback(partial(_confirmed, channel, tag))
+        if not stored:
+            channel.confirm_soon()
+    else:
+        for future in stored:
+            future.add_done_callback(partial(_unconfirmed, channel))
+
+
+def _check_properties(channel: Channel, message: AmqpMessage) -> None:
+    properties = decode_properties(message.properties)
+    user = properties.get("user_id")
+    if user and user != channel.connection.user:
+        raise precondition_failed(
+            f"user_id property set to '{user}' but authenticated user was '{channel.connection.user}'"
+        )
+    expiration = properties.get("expiration")
+    if expiration is not None and not (expiration.isdecimal() and int(expiration) < 1 << 32):
+        raise precondition_failed(f"invalid expiration '{expiration}'")
+
+
+def _store(channel: Channel, message: AmqpMessage, mandatory: bool) -> list[asyncio.Future[Published]]:
+    """One future for each queue."""
+    vhost = channel.services.declarations.vhost(channel.declarer)
+    queues = vhost.route(
+        message.exchange,
+        message.routing_key,
+        lambda: decode_properties(message.properties).get("headers", {}),
+    )
+    if not queues and mandatory:
+        channel.send_content(message, "basic.return", reply_code=NO_ROUTE, reply_text="NO_ROUTE")
+    return [_append(channel, message, queue) for queue in queues]
+
+
+def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio.Future[Published]:
+    record = QueueMessage(message.body, headers=headers_of_record(message, queue.name))
+    if not channel.rights.may_store(queue):
+        refused: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
+        refused.set_exception(
+            errors.PolicyViolation(f"the tenant of queue '{queue.name}' stores as much as it may")
+        )
+        return refused
+    channel.connection.publishing(len(message.body))
+    stored = channel.services.broker.queues.publish(queue.topic, record)
+    stored.add_done_callback(lambda _: channel.connection.publishing(-len(message.body)))
+    return stored
+
+
+def _confirmed(channel: Channel, tag: int, stored: asyncio.Future[Published]) -> None:
+    problem = None if stored.cancelled() else stored.exception()
+    if problem is not None:
+        _tell(channel, problem)
+    channel.confirm(tag, not stored.cancelled() and problem is None)
+
+
+def _unconfirmed(channel: Channel, stored: asyncio.Future[Published]) -> None:
+    if not stored.cancelled() and (problem := stored.exception()) is not None:
+        _tell(channel, problem)
+
+
+def _tell(channel: Channel, problem: BaseException) -> None:
+    sparing.warning(
+        channel.connection.host, "a message of %s is not stored: %s", channel.connection.shown, problem
+    )
+
+
+# Confirms and transactions
+
+
+def confirm_select(channel: Channel, fields: Fields) -> None:
+    if channel.transaction is not None:
+        raise precondition_failed("cannot switch from tx to confirm mode")
+    if channel.confirms is None:
+        channel.confirms = Confirms()
+    if not fields["no_wait"]:
+        channel.send("confirm.select-ok")
+
+
+def tx_select(channel: Channel, fields: Fields) -> None:
+    if channel.confirms is not None:
+        raise precondition_failed("cannot switch from confirm to tx mode")
+    if channel.transaction is None:
+        channel.transaction = ChannelTransaction()
+    channel.send("tx.select-ok")
+
+
+def _transaction(channel: Channel) -> ChannelTransaction:
+    if channel.transaction is None:
+        raise precondition_failed("channel is not transactional")
+    return channel.transaction
+
+
+async def tx_commit(channel: Channel, fields: Fields) -> None:
+    transaction = _transaction(channel)
+    channel.transaction = ChannelTransaction()
+    stored = [
+        future
+        for message, mandatory in transaction.messages
+        for future in _store(channel, message, mandatory)
+    ]
+    outcomes = await asyncio.gather(*stored, return_exceptions=True)
+    problems = [problem for problem in outcomes if isinstance(problem, BaseException)]
+    if problems:
+        for taken, _ in transaction.settlements:
+            channel.settle(taken, "release")
+        raise ConnectionFault(541, f"a message of the transaction is not stored: {problems[0]}")
+    for taken, how in transaction.settlements:
+        channel.settle(taken, how)
+    await channel.settled()
+    channel.send("tx.commit-ok")
+
+
+def tx_rollback(channel: Channel, fields: Fields) -> None:
+    transaction = _transaction(channel)
+    channel.transaction = ChannelTransaction()
+    for taken, _ in transaction.settlements:
+        channel.unacknowledged |= taken
+    channel.unacknowledged = dict(sorted(channel.unacknowledged.items()))
+    channel.send("tx.rollback-ok")

@@ -1,0 +1,103 @@
+"""The class queue: declare, bind, unbind, purge, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.gateways.amqp.channel import Channel
+from tidelog.gateways.amqp.replies import not_found, precondition_failed
+from tidelog.gateways.amqp.rights import CONFIGURE, DELETE, READ, WRITE
+from tidelog.gateways.amqp.topology.checks import check_access
+from tidelog.gateways.amqp.topology.model import QUEUE, AmqpQueue, Binding
+
+Fields = dict[str, Any]
+
+
+def named(channel: Channel, name: str) -> str:
+    """An empty name stands for the queue that was last declared on the channel."""
+    if name:
+        return name
+    if not channel.last_queue:
+        raise not_found("queue", "", channel.declarer.vhost)
+    return channel.last_queue
+
+
+async def declare(channel: Channel, fields: Fields) -> None:
+    declarations, declarer = channel.services.declarations, channel.declarer
+    if fields["passive"]:
+        queue = declarations.queue(declarer, named(channel, fields["queue"]))
+    else:
+        given = fields["queue"]
+        name = given or declarations.new_queue_name()
+        channel.rights.check_queue(CONFIGURE, name)
+        wanted = AmqpQueue(
+            name,
+            "",
+            fields["durable"],
+            declarer.connection if fields["exclusive"] else "",
+            fields["auto_delete"],
+            fields["arguments"],
+        )
+        queue = await declarations.declare_queue(declarer, wanted, named_here=not given)
+    channel.last_queue = queue.name
+    if not fields["no_wait"]:
+        await channel.settled()
+        depth = await channel.services.broker.queues.depth(queue.topic, queue.topic)
+        consumers = len(channel.services.consumers.of(declarer.vhost, queue.name))
+        channel.send(
+            "queue.declare-ok", queue=queue.name, message_count=depth.ready, consumer_count=consumers
+        )
+
+
+def _binding(channel: Channel, fields: Fields) -> Binding:
+    name = named(channel, fields["queue"])
+    routing_key = fields["routing_key"]
+    if not routing_key and not fields["queue"]:
+        routing_key = name
+    queue = channel.services.declarations.vhost(channel.declarer).queues.get(name)
+    channel.rights.check_queue(WRITE, name, queue)
+    channel.rights.check_exchange(READ, fields["exchange"])
+    return Binding(fields["exchange"], QUEUE, name, routing_key, fields["arguments"])
+
+
+async def bind(channel: Channel, fields: Fields) -> None:
+    await channel.services.declarations.bind(channel.declarer, _binding(channel, fields))
+    if not fields["no_wait"]:
+        channel.send("queue.bind-ok")
+
+
+async def unbind(channel: Channel, fields: Fields) -> None:
+    binding = _binding(channel, fields)
+    queue = channel.services.declarations.vhost(channel.declarer).queues.get(binding.destination)
+    if queue is not None:
+        check_access(queue, channel.declarer.connection, channel.declarer.vhost)
+    await channel.services.declarations.unbind(channel.declarer, binding)
+    channel.send("queue.unbind-ok")
+
+
+async def purge(channel: Channel, fields: Fields) -> None:
+    queue = channel.services.declarations.queue(channel.declarer, named(channel, fields["queue"]))
+    channel.rights.check_queue(READ, queue.name, queue)
+    await channel.settled()
+    count = await channel.services.broker.queues.purge(queue.topic, queue.topic)
+    if not fields["no_wait"]:
+        channel.send("queue.purge-ok", message_count=count)
+
+
+async def delete(channel: Channel, fields: Fields) -> None:
+    declarations, declarer = channel.services.declarations, channel.declarer
+    name = named(channel, fields["queue"])
+    queue = declarations.vhost(declarer).queues.get(name)
+    channel.rights.check_queue(DELETE, name, queue)
+    count = 0
+    if queue is not None:
+        check_access(queue, declarer.connection, declarer.vhost)
+        await channel.settled()
+        count = (await channel.services.broker.queues.depth(queue.topic, queue.topic)).ready
+        if fields["if_unused"] and channel.services.consumers.of(declarer.vhost, name):
+            raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' in use")
+        if fields["if_empty"] and count:
+            raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' not empty")
+        await channel.connection.server.delete_queue(declarer.vhost, queue)
+    if not fields["no_wait"]:
+        channel.send("queue.delete-ok", message_count=count)

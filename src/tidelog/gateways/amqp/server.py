@@ -1,0 +1,204 @@
+"""The listeners of AMQP: their connections, and what ends with a connection or with a run of this broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from tidelog.broker.services import Services
+from tidelog.broker.session import Session
+from tidelog.config import BrokerConfig
+from tidelog.config.amqp import amqp_listeners, amqp_logs_in
+from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
+from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault
+from tidelog.gateways.amqp.services import AmqpServices
+from tidelog.gateways.amqp.topology.declarations import Declarations
+from tidelog.gateways.amqp.topology.model import AmqpQueue
+from tidelog.gateways.amqp.topology.store import TopologyStore
+from tidelog.gateways.http.tls import NewestContext
+from tidelog.logs import SparingLog
+from tidelog.metadata.store import MetadataStore
+from tidelog.net.network import listen
+from tidelog.net.tls_files import TlsContext
+
+log = logging.getLogger("tidelog.amqp")
+sparing = SparingLog(log)
+
+GRACE_S = 2.0
+SWEEP_S = 5.0
+
+
+class AmqpServer:
+    """`bind`, then `start`, then `stop`."""
+
+    def __init__(self) -> None:
+        self._listening: dict[str, socket.socket] = {}
+        self._tls: dict[str, ssl.SSLContext] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._open: dict[AmqpConnection, None] = {}
+        self._per_host: Counter[str] = Counter()
+        self._services: AmqpServices
+        self._stopping = False
+
+    def bind(self, config: Callable[[], BrokerConfig]) -> dict[str, tuple[str, int]]:
+        """Takes the ports: listener name -> (host, real port)."""
+        bound = {}
+        for listener in amqp_listeners(config().listeners):
+            if config().security[listener.name].encrypts:
+                files = TlsContext(lambda name=listener.name: config().security[name].tls)  # type: ignore[misc]
+                files.get()  # a certificate that cannot be read stops the start
+                self._tls[listener.name] = NewestContext.of(files)
+            listening = self._listening[listener.name] = listen(listener.host, listener.port)
+            bound[listener.name] = (listener.host, int(listening.getsockname()[1]))
+        return bound
+
+    @property
+    def _config(self) -> BrokerConfig:
+        return self._services.broker.config()
+
+    async def start(self, broker: Services, store: MetadataStore, home: str) -> None:
+        """`home`: names this run of this broker."""
+        topology = TopologyStore(store)
+        declarations = Declarations(topology, broker.controller, home)
+        self._services = AmqpServices(broker, topology, declarations, broker.image().cluster_id)
+        self.spawn(topology.run())
+        await topology.ready.wait()
+        self.spawn(self._sweep())
+        loop = asyncio.get_running_loop()
+        for name, listening in self._listening.items():
+            self._servers.append(
+                await loop.create_server(
+                    partial(self._connected, name),
+                    sock=listening,
+                    ssl=self._tls.get(name),
+                )
+            )
+
+    def stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
+        for listening in self._listening.values():
+            listening.close()
+
+    async def stop(self) -> None:
+        """Clients are told, and what they have not acknowledged goes back to the queues."""
+        self._stopping = True
+        self.stop_listening()
+        for connection in list(self._open):
+            connection.fail(ConnectionFault(320, "broker forced connection closure with reason 'shutdown'"))
+        deadline = asyncio.get_running_loop().time() + GRACE_S
+        while self._open and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._open):
+            connection.drop()
+        ending = [task for task in self._tasks if task.get_name() == ENDING]
+        if ending:
+            await asyncio.wait(ending, timeout=GRACE_S)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str = "") -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("a task of the AMQP listener failed", exc_info=problem)
+
+    # Connections
+
+    def _connected(self, listener: str) -> AmqpConnection:
+        random = self._services.broker.random
+        return AmqpConnection(self, self._services, listener, str(UUID(int=random.getrandbits(128))))
+
+    def open_session(self, connection: AmqpConnection, peer: str) -> Session:
+        protocol = self._config.security[connection.listener].protocol
+        return self._services.broker.gate.open(connection.listener, peer, protocol)
+
+    def admit(self, connection: AmqpConnection) -> bool:
+        """False when the listener or the address has as many connections as it may have."""
+        config, host = self._config, connection.host
+        self._open[connection] = None
+        self._per_host[host] += 1
+        for bound, count, most in (
+            ("max.connections", len(self._open), config.max_connections),
+            (
+                f"listener.name.{connection.listener.lower()}.max.connections",
+                sum(other.listener == connection.listener for other in self._open),
+                config.security[connection.listener].connections_max,
+            ),
+            ("max.connections.per.ip", self._per_host[host], config.connections_max_of(host)),
+        ):
+            if count > most:
+                sparing.warning(
+                    host, "refusing an AMQP connection of %s: %s (%d) is reached", host, bound, most
+                )
+                return False
+        return True
+
+    def logs_in(self, listener: str) -> bool:
+        return amqp_logs_in(self._config, listener)
+
+    @property
+    def connections(self) -> list[AmqpConnection]:
+        return list(self._open)
+
+    async def ended(self, connection: AmqpConnection) -> None:
+        """Exclusive queues end with their connection."""
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        gate = self._services.broker.gate
+        gate.tenant_connections.ended(connection.session)
+        gate.quotas.ended(connection.session)
+        connection.session.ended()
+        vhost = connection.declarer.vhost
+        for queue in list(self._services.topology.vhost(vhost).queues.values()):
+            if queue.exclusive == connection.id:
+                await self._delete(vhost, queue)
+
+    # Queues
+
+    async def delete_queue(self, vhost: str, queue: AmqpQueue) -> None:
+        consumers = list(self._services.consumers.of(vhost, queue.name))
+        await self._services.declarations.delete_queue(vhost, queue)
+        for consumer in consumers:
+            await consumer.queue_deleted()
+
+    async def consumer_left(self, vhost: str, queue: AmqpQueue) -> None:
+        """An auto-delete queue ends with its last consumer."""
+        current = self._services.topology.vhost(vhost).queues.get(queue.name)
+        if current == queue and queue.auto_delete and not self._services.consumers.of(vhost, queue.name):
+            await self._delete(vhost, queue)
+
+    async def _delete(self, vhost: str, queue: AmqpQueue) -> None:
+        try:
+            await self.delete_queue(vhost, queue)
+        except (AmqpError, Exception) as problem:
+            # The sweep of the next start deletes it.
+            log.warning("queue %s could not be deleted now: %s", queue.name, problem)
+
+    async def _sweep(self) -> None:
+        """Deletes queues of runs that are over: their broker was killed, or could not delete them."""
+        broker = self._services.broker
+        while True:
+            live = frozenset(member.incarnation for member in broker.image().brokers.values())
+            try:
+                await self._services.declarations.end_of_homes(live)
+            except Exception as problem:
+                log.warning("queues of earlier runs could not be deleted now: %s", problem)
+            await asyncio.sleep(SWEEP_S)

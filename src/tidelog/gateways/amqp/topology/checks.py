@@ -1,0 +1,159 @@
+"""What may be declared, and whether a declaration fits what is there, in RabbitMQ's words.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidelog.gateways.amqp.replies import (
+    ConnectionFault,
+    access_refused,
+    precondition_failed,
+    resource_locked,
+)
+from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchange, AmqpQueue
+
+RESERVED = "amq."
+DEFAULT_EXCHANGE = "operation not permitted on the default exchange"
+QUEUE_TYPES = ("classic", "quorum")
+_PREDECLARED = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+def check_exchange_name(name: str) -> None:
+    """Raises for a name that a client may not create or delete."""
+    if not name:
+        raise access_refused(DEFAULT_EXCHANGE)
+    if name.startswith(RESERVED):
+        raise access_refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+
+
+def check_deletable(name: str, vhost: str) -> None:
+    if name and name in _PREDECLARED:
+        raise access_refused(f"deletion of system exchange '{name}' in vhost '{vhost}' not allowed")
+    check_exchange_name(name)
+
+
+def check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ConnectionFault(503, f"unknown exchange type '{kind}'")
+
+
+def check_same_exchange(current: AmqpExchange, wanted: AmqpExchange, vhost: str) -> None:
+    where = f"for exchange '{current.name}' in vhost '{vhost}'"
+    for argument, new, old in (
+        ("type", wanted.kind, current.kind),
+        ("durable", wanted.durable, current.durable),
+        ("auto_delete", wanted.auto_delete, current.auto_delete),
+        ("internal", wanted.internal, current.internal),
+    ):
+        _check_same(argument, where, new, old)
+    _check_same_argument("alternate-exchange", where, wanted.arguments, current.arguments)
+
+
+def check_queue_name(name: str) -> None:
+    if name.startswith(RESERVED):
+        raise access_refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+
+
+def check_access(queue: AmqpQueue, connection: str, vhost: str) -> None:
+    """An exclusive queue is for its own connection."""
+    if queue.exclusive and queue.exclusive != connection:
+        raise resource_locked(
+            f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost '{vhost}'. It could be originally "
+            "declared on another connection or the exclusive property value does not match that of the original "
+            "declaration."
+        )
+
+
+def check_same_queue(current: AmqpQueue, wanted: AmqpQueue, vhost: str) -> None:
+    where = f"for queue '{current.name}' in vhost '{vhost}'"
+    check_access(current, wanted.exclusive, vhost)
+    for argument, new, old in (
+        ("durable", wanted.durable, current.durable),
+        ("auto_delete", wanted.auto_delete, current.auto_delete),
+        ("exclusive", bool(wanted.exclusive), bool(current.exclusive)),
+    ):
+        _check_same(argument, where, new, old)
+    for argument in QUEUE_ARGUMENTS:
+        _check_same_argument(argument, where, wanted.arguments, current.arguments)
+
+
+def check_queue_arguments(queue: AmqpQueue, vhost: str) -> None:
+    for argument, check in QUEUE_ARGUMENTS.items():
+        if argument in queue.arguments:
+            problem = check(queue.arguments[argument])
+            if problem is not None:
+                raise precondition_failed(
+                    f"invalid arg '{argument}' for queue '{queue.name}' in vhost '{vhost}': {problem}"
+                )
+    if queue.arguments.get("x-queue-type") == "quorum":
+        for argument, has in (
+            ("durable", not queue.durable),
+            ("exclusive", bool(queue.exclusive)),
+            ("auto-delete", queue.auto_delete),
+        ):
+            if has:
+                raise precondition_failed(
+                    f"invalid property '{'non-durable' if argument == 'durable' else argument}' for queue "
+                    f"'{queue.name}' in vhost '{vhost}'"
+                )
+
+
+def _not_served(_: Any) -> str:
+    return "it is not served yet"
+
+
+def _queue_type(value: Any) -> str | None:
+    return None if value in QUEUE_TYPES else f"it must be one of {', '.join(QUEUE_TYPES)}"
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) else "it must be a string"
+
+
+def _boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "it must be a boolean"
+
+
+QUEUE_ARGUMENTS: Mapping[str, Callable[[Any], str | None]] = {
+    "x-queue-type": _queue_type,
+    "x-expires": _not_served,
+    "x-message-ttl": _not_served,
+    "x-dead-letter-exchange": _not_served,
+    "x-dead-letter-routing-key": _not_served,
+    "x-max-length": _not_served,
+    "x-max-length-bytes": _not_served,
+    "x-overflow": _not_served,
+    "x-max-priority": _not_served,
+    "x-single-active-consumer": _not_served,
+}
+"""Those that change what a queue does; RabbitMQ keeps any other argument, and so does this broker."""
+
+
+def _check_same(argument: str, where: str, new: Any, old: Any) -> None:
+    if new != old:
+        raise precondition_failed(
+            f"inequivalent arg '{argument}' {where}: received '{_shown(new)}' but current is '{_shown(old)}'"
+        )
+
+
+def _check_same_argument(
+    argument: str, where: str, wanted: Mapping[str, Any], current: Mapping[str, Any]
+) -> None:
+    new, old = wanted.get(argument), current.get(argument)
+    if new == old:
+        return
+    raise precondition_failed(
+        f"inequivalent arg '{argument}' {where}: received {_typed(new)} but current is {_typed(old)}"
+    )
+
+
+def _shown(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _typed(value: Any) -> str:
+    if value is None:
+        return "none"
+    kind = "longstr" if isinstance(value, str) else "bool" if isinstance(value, bool) else "signedint"
+    return f"the value '{_shown(value)}' of type '{kind}'"

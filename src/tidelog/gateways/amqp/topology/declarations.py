@@ -1,0 +1,240 @@
+"""Declares and deletes exchanges, queues and bindings: checks what a client asks for, changes the metadata store, makes
+and deletes the topics of queues.
+
+Every method decides on the newest topology that this broker knows, and decides again when another broker has changed the
+same keys meanwhile."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidelog import errors
+from tidelog.gateways.amqp.replies import ChannelFault, access_refused, not_found, precondition_failed
+from tidelog.gateways.amqp.topology import checks
+from tidelog.gateways.amqp.topology.model import (
+    EXCHANGE,
+    QUEUE,
+    AmqpExchange,
+    AmqpQueue,
+    Binding,
+    binding_key,
+    encode,
+    exchange_key,
+    queue_key,
+    topic_of,
+)
+from tidelog.gateways.amqp.topology.store import TopologyStore
+from tidelog.gateways.amqp.topology.vhost import AmqpVhost
+from tidelog.metadata.controller import Controller
+from tidelog.metadata.store import ABSENT, Compare, Delete, Put
+from tidelog.metadata.topics.plans import TopicSpec
+
+TRIES_MAX = 20
+GROUPS = "queue.groups"
+
+
+@dataclass(frozen=True, slots=True)
+class Declarer:
+    """Who declares: a connection, the virtual host that it opened, and the tenant behind this virtual host."""
+
+    connection: str
+    vhost: str
+    tenant: str | None
+
+
+class Declarations:
+    def __init__(self, topology: TopologyStore, controller: Controller, home: str) -> None:
+        """`home`: this run of this broker, with which queues end that are not durable."""
+        self._topology = topology
+        self._controller = controller
+        self._home = home
+
+    def vhost(self, declarer: Declarer) -> AmqpVhost:
+        return self._topology.vhost(declarer.vhost)
+
+    # Exchanges
+
+    def exchange(self, declarer: Declarer, name: str) -> AmqpExchange:
+        exchange = self.vhost(declarer).exchanges.get(name)
+        if exchange is None:
+            raise not_found("exchange", name, declarer.vhost)
+        return exchange
+
+    async def declare_exchange(self, declarer: Declarer, wanted: AmqpExchange) -> None:
+        checks.check_kind(wanted.kind)
+        key = exchange_key(declarer.vhost, wanted.name)
+        for _ in range(TRIES_MAX):
+            current = self.vhost(declarer).exchanges.get(wanted.name)
+            if current is not None:
+                checks.check_same_exchange(current, wanted, declarer.vhost)
+                return
+            checks.check_exchange_name(wanted.name)
+            if await self._topology.change([Compare(key, ABSENT)], [Put(key, encode(wanted))]):
+                return
+        raise _contended()
+
+    async def delete_exchange(self, declarer: Declarer, name: str, if_unused: bool) -> None:
+        checks.check_deletable(name, declarer.vhost)
+        vhost, key = self.vhost(declarer), exchange_key(declarer.vhost, name)
+        for _ in range(TRIES_MAX):
+            if name not in vhost.exchanges:
+                return
+            if if_unused and vhost.bindings_of_source(name):
+                raise precondition_failed(f"exchange '{name}' in vhost '{declarer.vhost}' in use")
+            bindings = {**vhost.bindings_of_source(name), **vhost.bindings_of_destination(EXCHANGE, name)}
+            await self._delete_keys(list(bindings)[: -self._most])
+            rest = list(bindings)[-self._most :]
+            compare = [Compare(key, self._topology.revision_of(key))]
+            if await self._topology.change(compare, [Delete(key), *map(Delete, rest)]):
+                await self._unused(declarer, bindings.values())
+                return
+        raise _contended()
+
+    @property
+    def _most(self) -> int:
+        return self._topology.operations_max - 2
+
+    async def _delete_keys(self, keys: list[str]) -> None:
+        for at in range(0, len(keys), self._most):
+            await self._topology.change([], [Delete(key) for key in keys[at : at + self._most]])
+
+    # Queues
+
+    def queue(self, declarer: Declarer, name: str) -> AmqpQueue:
+        queue = self.vhost(declarer).queues.get(name)
+        if queue is None:
+            raise not_found("queue", name, declarer.vhost)
+        checks.check_access(queue, declarer.connection, declarer.vhost)
+        return queue
+
+    def new_queue_name(self) -> str:
+        return f"amq.gen-{secrets.token_urlsafe(16)}"
+
+    async def declare_queue(self, declarer: Declarer, wanted: AmqpQueue, named_here: bool) -> AmqpQueue:
+        """`named_here`: this broker chose the name."""
+        vhost, key = self.vhost(declarer), queue_key(declarer.vhost, wanted.name)
+        for _ in range(TRIES_MAX):
+            current = vhost.queues.get(wanted.name)
+            if current is not None:
+                checks.check_same_queue(current, wanted, declarer.vhost)
+                return current
+            if not named_here:
+                checks.check_queue_name(wanted.name)
+            checks.check_queue_arguments(wanted, declarer.vhost)
+            topic = topic_of(wanted.name, declarer.tenant)
+            adopted = topic in self._controller.image.topics
+            queue = wanted._replace(
+                topic=topic,
+                adopted=adopted,
+                home="" if wanted.durable and not wanted.exclusive else self._home,
+            )
+            if adopted:
+                await self._adopt_topic(topic)
+            else:
+                await self._create_topic(queue)
+            if await self._topology.change([Compare(key, ABSENT)], [Put(key, encode(queue))]):
+                return queue
+        raise _contended()
+
+    async def _create_topic(self, queue: AmqpQueue) -> None:
+        (made,) = await self._controller.create_topics(
+            [TopicSpec(queue.topic, partitions=1, configs=_configs(queue))]
+        )
+        if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
+            raise precondition_failed(f"no topic for queue '{queue.name}': {made}")
+
+    async def _adopt_topic(self, topic: str) -> None:
+        def with_group(configs: Mapping[str, str]) -> dict[str, str]:
+            groups = [group for group in configs.get(GROUPS, "").split(",") if group and group != topic]
+            return {**configs, GROUPS: ",".join([*groups, topic])}
+
+        await self._controller.alter_topic_configs(topic, with_group)
+
+    async def delete_queue(self, vhost_name: str, queue: AmqpQueue) -> bool:
+        """False when the queue is gone already."""
+        vhost, key = self._topology.vhost(vhost_name), queue_key(vhost_name, queue.name)
+        for _ in range(TRIES_MAX):
+            if vhost.queues.get(queue.name) != queue:
+                return False
+            bindings = vhost.bindings_of_destination(QUEUE, queue.name)
+            await self._delete_keys(list(bindings)[: -self._most])
+            rest = dict(list(bindings.items())[-self._most :])
+            compare = [Compare(key, self._topology.revision_of(key))]
+            if await self._topology.change(compare, [Delete(key), *map(Delete, rest)]):
+                if not queue.adopted:
+                    await self._controller.delete_topics([queue.topic])
+                await self._unused(Declarer("", vhost_name, None), rest.values())
+                return True
+        raise _contended()
+
+    async def end_of_homes(self, live: Collection[str]) -> int:
+        """Deletes the queues of runs of brokers that are over; returns how many."""
+        ended = [
+            (name, queue)
+            for name, vhost in self._topology.vhosts.items()
+            for queue in vhost.queues.values()
+            if queue.home and queue.home not in live
+        ]
+        return sum([await self.delete_queue(name, queue) for name, queue in ended])
+
+    # Bindings
+
+    async def bind(self, declarer: Declarer, binding: Binding) -> None:
+        self._check_binding(declarer, binding)
+        key = binding_key(declarer.vhost, binding)
+        if key in self.vhost(declarer).bindings:
+            return
+        owners = [exchange_key(declarer.vhost, binding.source), self._destination_key(declarer, binding)]
+        # Neither end may be deleted at the same time; predeclared exchanges have no key, and cannot be.
+        compare = [Compare(owner, self._topology.revision_of(owner)) for owner in owners]
+        for _ in range(TRIES_MAX):
+            if await self._topology.change(compare, [Put(key, encode(binding))]):
+                return
+            self._check_binding(declarer, binding)
+            compare = [Compare(owner, self._topology.revision_of(owner)) for owner in owners]
+        raise _contended()
+
+    def _destination_key(self, declarer: Declarer, binding: Binding) -> str:
+        return (queue_key if binding.kind == QUEUE else exchange_key)(declarer.vhost, binding.destination)
+
+    def _check_binding(self, declarer: Declarer, binding: Binding) -> None:
+        if not binding.source or (binding.kind == EXCHANGE and not binding.destination):
+            raise access_refused(checks.DEFAULT_EXCHANGE)
+        if binding.kind == QUEUE:
+            self.queue(declarer, binding.destination)
+        else:
+            self.exchange(declarer, binding.destination)
+        source = self.exchange(declarer, binding.source)
+        how = binding.arguments.get("x-match", "all")
+        if source.kind == "headers" and how not in ("all", "any", "all-with-x", "any-with-x"):
+            raise precondition_failed(
+                f"Invalid x-match field value '{how}'; expected all, any, all-with-x, or any-with-x"
+            )
+
+    async def unbind(self, declarer: Declarer, binding: Binding) -> None:
+        """A binding that is not there is no error."""
+        if not binding.source:
+            raise access_refused(checks.DEFAULT_EXCHANGE)
+        key = binding_key(declarer.vhost, binding)
+        if key in self.vhost(declarer).bindings:
+            await self._topology.change([], [Delete(key)])
+            await self._unused(declarer, [binding])
+
+    async def _unused(self, declarer: Declarer, bindings: Iterable[Binding]) -> None:
+        """Auto-delete exchanges end with their last binding."""
+        vhost = self.vhost(declarer)
+        for name in {binding.source for binding in bindings}:
+            exchange = vhost.exchanges.get(name)
+            if exchange is not None and exchange.auto_delete and not vhost.bindings_of_source(name):
+                await self.delete_exchange(declarer, name, if_unused=False)
+
+
+def _configs(queue: AmqpQueue) -> dict[str, str | None]:
+    # A queue keeps what nobody has taken, for as long as that takes.
+    return {"retention.ms": "-1", "retention.bytes": "-1", GROUPS: queue.topic}
+
+
+def _contended() -> ChannelFault:
+    return precondition_failed("other connections keep changing the same names: try again")
