@@ -104,7 +104,7 @@ def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:
 
 
 def test_a_setting_that_is_not_built_says_so() -> None:
-    (entry,) = describe_broker(BrokerConfig(), ["log.cleaner.threads"])
+    (entry,) = describe_broker(BrokerConfig(), ["config.providers"])
     assert "does not act on it yet" in entry.documentation
 
 

@@ -34,10 +34,11 @@ def commit_plainly(
     frame: memoryview, at: int, version: int, correlation_id: int, session: Session, services: Services
 ) -> bytes | Coroutine[Any, Any, bytes] | None:
     """The answer, or what it waits for; None when nothing was done."""
+    config = services.config()
     request = read_commit(frame, at, version, correlation_id)
-    if request is None:
+    if request is None or config.offsets_topic_compression_codec:  # what this path writes is not compressed
         return None
-    commits = _known(request, services.image(), services.config().offset_metadata_max_bytes)
+    commits = _known(request, services.image(), config.offset_metadata_max_bytes)
     if commits is None or not _may_commit(session, request.group, commits, services):
         return None
     who = CommittingMember(request.group, request.member, request.instance, request.epoch, version)
