@@ -73,6 +73,15 @@ $(VENV)/.wheel-dependencies: requirements-dev.txt $(VENV)/.dependencies
 wheel: $(VENV)/.wheel-dependencies ## a wheel for this Python and a source distribution, in dist/
 	@tools/build-wheel $(BIN)/python dist
 
+$(VENV)/.docs-dependencies: requirements-dev.txt $(VENV)/.dependencies
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -c requirements-dev.txt \
+	  $$(sed -nE 's/^(mkdocs-material==[^ ]+).*/\1/p' requirements-dev.txt)
+	@touch $@
+
+docs: $(VENV)/.docs-dependencies ## the documentation as a site in build/site, with search, for use without a network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "build/site is ready for any web server: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
+
 requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
 	$(COMPILE) --extra dev pyproject.toml requirements.in -o requirements-dev.txt
 	$(COMPILE) --extra run -c requirements-dev.txt pyproject.toml requirements.in -o requirements.txt
@@ -80,4 +89,4 @@ requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
 clean: ## remove what was built
 	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*/*.c src/tidelog/_speed/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup dev build run tools check test deep conformance-kafka bench wheel requirements clean
+.PHONY: help setup dev build run tools check test deep conformance-kafka bench wheel docs requirements clean

@@ -125,7 +125,8 @@ def metrics() -> str:
 def commands() -> str:
     text = (
         "# Commands\n\nWhat `--help` says, of all commands. Exit codes: 0 done, 1 something failed, 2 the command line or "
-        "a setting is wrong. `TIDELOG_BOOTSTRAP` names the broker for all of them.\n"
+        "a setting is wrong. `TIDELOG_BOOTSTRAP` names the broker for all of them; TLS, log-in, "
+        "variables and profiles: [the command line](../guide/command-line.md).\n"
     )
     for words, command in _leaves(cli, ("tidelog",)):
         context = click.Context(command, info_name=" ".join(words), terminal_width=100)

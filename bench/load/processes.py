@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import pages
+from bench.admin import Topic
 from bench.bulk import BulkConsumer, BulkProducer
 from bench.clusters import ClusterAdmin
 from bench.results import Goal, Row, Samples, Scenario
@@ -46,6 +47,15 @@ class UnitAdmin(ClusterAdmin):
     replication_factor = 1
 
 
+def _leaders(first: int, admin: ClusterAdmin, topic: Topic) -> list[int]:
+    """The port of each partition's leader, once it knows that it leads."""
+    leaders = admin.leaders(topic)
+    for node in set(leaders):
+        with UnitAdmin(first + node - 1) as its:
+            its.await_leading(topic, [at for at, leader in enumerate(leaders) if leader == node])
+    return [first + node - 1 for node in leaders]
+
+
 def run(system: System, scale: Scale) -> Samples:
     samples: Samples = {}
     if system.name != "tidelog":
@@ -55,7 +65,7 @@ def run(system: System, scale: Scale) -> Samples:
         unit = replace(system, make=Unit, settings={**system.settings, "tidelog.processes": str(count)})
         with unit.running() as broker, UnitAdmin(broker.port) as admin:
             topic = admin.create_topic("spread", PARTITIONS)
-            ports = [broker.port + leader - 1 for leader in admin.leaders(topic)]
+            ports = _leaders(broker.port, admin, topic)
             names = identities(admin, PARTITIONS)
             with BulkProducer(ports, topic, [content], names) as producer:
                 producer.run(scale.round_bytes)

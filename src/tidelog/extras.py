@@ -17,6 +17,7 @@ PACKAGES = {
     "google.protobuf": ("protobuf", "schema"),
     "grpc": ("grpcio", "etcd"),
     "jsonschema_rs": ("jsonschema-rs", "schema"),
+    "obstore": ("obstore", "tiers"),
 }
 
 

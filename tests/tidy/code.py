@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.tidy.test_layers import SOURCE, sources
+from tests.tidy.test_layers import SOURCE, sources, tree_of
 
 
 class Module(NamedTuple):
@@ -32,7 +32,7 @@ def modules() -> dict[str, Module]:
     for path in sources():
         parts = path.relative_to(SOURCE.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = Module(path, ast.parse(path.read_text()))
+        found[name] = Module(path, tree_of(path))
     return found
 
 
@@ -42,7 +42,7 @@ def imports(name: str) -> set[str]:
     waiting: list[ast.AST] = [known[name].tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and _is_for_types(node.test):
             waiting += node.orelse
             continue
         if isinstance(node, ast.Import):
@@ -51,8 +51,13 @@ def imports(name: str) -> set[str]:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in known else node.module)
-        waiting += ast.iter_child_nodes(node)
+        # Imports are statements, and no expression has one.
+        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
     return {one for one in found if one in known and one != name}
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "TYPE_CHECKING" for part in ast.walk(test))
 
 
 def cycles() -> list[frozenset[str]]:

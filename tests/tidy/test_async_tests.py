@@ -30,7 +30,7 @@ def test_no_test_wraps_a_coroutine_function() -> None:
     nested = [
         f"{path.relative_to(ROOT)}:{inner.lineno}: {inner.name}, in {outer}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        if path.relative_to(ROOT).as_posix() not in REPLACING
+        if path.relative_to(ROOT).as_posix() not in REPLACING and " async def" in path.read_text()
         for outer, inner in nested_functions(ast.parse(path.read_text()))
     ]
     assert not nested, "make the test an `async def`, and mark it `simulated` if it runs on virtual time"

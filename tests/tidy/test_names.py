@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.test_layers import SOURCE, sources
+from tests.tidy.test_layers import SOURCE, sources, tree_of
 
 # These name a moment of the writer's thinking: a reader has to find out what is held.
 VAGUE = {"one", "found", "known", "asked", "what", "level", "room", "told", "said", "it", "well"}
@@ -59,7 +59,7 @@ FILES_MAX = 26  # and folders, in one folder; the package itself has one for eac
 
 
 def bindings(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.MatchAs(name=str(name)):
                 yield name, node.lineno
@@ -102,7 +102,7 @@ def test_no_file_has_a_riddle_for_a_name() -> None:
 
 def first_line(path: Path) -> str:
     """The first sentence of a module, which may take two lines."""
-    paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
+    paragraph = (ast.get_docstring(tree_of(path)) or "").split("\n\n")[0]
     return " ".join(paragraph.split())
 
 

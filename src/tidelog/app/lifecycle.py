@@ -20,6 +20,7 @@ from tidelog.app.environment import BrokerEnvironment
 from tidelog.app.first_users import add_first_users
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.peer_security import ListenerPeers
+from tidelog.app.remote_storage import RemoteStorage
 from tidelog.app.replica_condition import ReplicaConditions, claim_logs
 from tidelog.app.security_warnings import powerless_broker
 from tidelog.broker.access import Access
@@ -136,6 +137,7 @@ class Broker:
             self._undo.callback(disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
         self._dirs = LogDirs(await self._log_dirs(places, files), controller.topic_config)
+        self._remote = await RemoteStorage.open(given, controller, self._dirs, places, around)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
         pace = CopyPacer(around.clock, self._directory_copy_rate)
@@ -319,6 +321,7 @@ class Broker:
 
     def _start_housekeeping(self) -> None:
         config, around = self._controller.config(), self._around
+        self._run(self._remote.run(self._partitions), "keeping remote storage")
         intervals = Intervals(
             first_ms=config.log_initial_task_delay_ms,
             retention_ms=config.log_retention_check_interval_ms,
@@ -520,6 +523,7 @@ class Broker:
             self._registry.apply(update)
             if update.broker_configs:
                 self._hand_on_settings()
+            self._remote.apply(update)
             self._replicating.applied(update)
 
     def _hand_on_settings(self) -> None:

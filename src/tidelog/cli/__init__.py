@@ -16,7 +16,8 @@ COMMANDS = {
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
     "dev": ("tidelog.cli.dev.command:dev", "Run a cluster of several brokers on this machine."),
     "metadata": ("tidelog.cli.metadata:metadata", "Serve the metadata of brokers on one machine."),
-    "topics": ("tidelog.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
+    "profile": ("tidelog.cli.connection.profiles:profile", "Keep addresses and log-ins under a name."),
+    "topics": ("tidelog.cli.topics.command:topics", "Create, list, describe, alter, copy and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "Show and change settings of topics, brokers and groups."),
     "produce": ("tidelog.cli.records.produce:produce", "Write lines from standard input to a topic."),
     "consume": ("tidelog.cli.records.consume:consume", "Print the records of a topic."),
@@ -42,7 +43,10 @@ COMMANDS = {
         "Reassign partitions, elect leaders, recover partitions.",
     ),
     "brokers": ("tidelog.cli.cluster.brokers:brokers", "Show what brokers hold, and drain a broker."),
-    "cluster": ("tidelog.cli.cluster.cluster:cluster", "Show the health of the cluster."),
+    "cluster": (
+        "tidelog.cli.cluster.cluster:cluster",
+        "Show the health of the cluster, and how two clusters differ.",
+    ),
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
     "pipeline": ("tidelog.cli.streams.pipeline:pipeline", "Run pipelines on Spark, and show their progress."),
     "sql": ("tidelog.cli.streams.sql:sql", "Query topics with SQL."),
@@ -51,6 +55,7 @@ COMMANDS = {
         "Predict queue depth, latency and the best number of consumers.",
     ),
     "plan": ("tidelog.cli.cluster.plan:plan", "Plan storage, brokers, partitions and network for a load."),
+    "bench": ("tidelog.cli.bench.command:bench", "Measure throughput and latency of your own cluster."),
     "log": ("tidelog.cli.log.command:log", "Inspect and repair log files on disk."),
 }
 
@@ -85,9 +90,13 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every command has --help with examples.  TIDELOG_BOOTSTRAP sets the broker to connect to, "
-    "TIDELOG_REGISTRY the schema registry.",
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "auto_envvar_prefix": "TIDELOG",
+    },
+    epilog="Every command has --help with examples.  Every option can be a variable: TIDELOG_BOOTSTRAP and others "
+    "that help texts name, and TIDELOG_COMMAND_OPTION for the rest (TIDELOG_TOPICS_CREATE_PARTITIONS).",
 )
 @click.version_option(tidelog.__version__, message="tidelog %(version)s")
 def cli() -> None:

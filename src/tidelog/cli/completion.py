@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.session import BOOTSTRAP, CommandSession
+from tidelog.cli.connection.options import Connection, take_connection
+from tidelog.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin
@@ -38,13 +39,10 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
 def _asked(ctx: click.Context, names: Callable[[Admin], Any]) -> Sequence[str]:
     import asyncio
 
-    from tidelog.cli.command_config import read_security
-
     async def ask() -> Sequence[str]:
-        config = command_config(ctx)
-        security = None if config is None else read_security(config)
-        bootstrap = ctx.params.get("bootstrap") or os.environ.get("TIDELOG_BOOTSTRAP") or BOOTSTRAP
-        async with CommandSession(bootstrap, timeout_ms(), False, security).admin() as admin:
+        given = typed_connection(ctx)
+        session = CommandSession(given.bootstrap, timeout_ms(), False, given.login.security())
+        async with session.admin() as admin:
             return list(await names(admin))
 
     try:
@@ -61,11 +59,13 @@ def timeout_ms() -> int:
     return max(1, int(min(seconds, 3_600) * 1000)) if seconds > 0 else 1
 
 
-def command_config(ctx: click.Context) -> Any:
-    from pathlib import Path
-
-    given = ctx.params.get("command_config") or os.environ.get("TIDELOG_COMMAND_CONFIG")
-    return None if not given else Path(given)
+def typed_connection(ctx: click.Context) -> Connection:
+    """Of the command line as far as it is typed."""
+    with ctx.scope(cleanup=False):
+        options = {
+            param.name: ctx.params.get(param.name) for param in ctx.command.params if param.name is not None
+        }
+        return take_connection(options)
 
 
 def beginning(incomplete: str, names: Iterable[str]) -> list[str]:

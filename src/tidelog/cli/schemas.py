@@ -12,17 +12,17 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from tidelog.cli.command_config import RegistryLogin, read_registry_login
-from tidelog.cli.completion import beginning, command_config, timeout_ms
+from tidelog.cli.completion import beginning, timeout_ms, typed_connection
+from tidelog.cli.connection.command_config import RegistryLogin
+from tidelog.cli.connection.options import connection_options, registry_option, take_connection
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.session import Failure, answer_options, command_config_option, command_help
+from tidelog.cli.session import Failure, command_help
 
 if TYPE_CHECKING:
     from tidelog.schema.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-REGISTRY = "http://127.0.0.1:8090"
 TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 LEVELS = [
     *("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE"),
@@ -80,51 +80,25 @@ def _check_encrypted(urls: str) -> None:
 
 
 def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    import os
-
-    url = ctx.params.get("registry") or os.environ.get("TIDELOG_REGISTRY") or REGISTRY
     try:
-        config = command_config(ctx)
-        login = RegistryLogin() if config is None else read_registry_login(config)
-        subjects: Any = registry_of(url, login, timeout_ms()).ask("GET", "/subjects?subjectPrefix=:*:")
+        given = typed_connection(ctx)
+        registry = registry_of(given.registry, given.login.registry_login(), timeout_ms())
+        subjects: Any = registry.ask("GET", "/subjects?subjectPrefix=:*:")
     except Exception:  # of any kind: a shell shows no errors while somebody types
         return []
     return beginning(incomplete, subjects)
 
 
-registry_option = click.option(
-    "--registry",
-    envvar="TIDELOG_REGISTRY",
-    default=REGISTRY,
-    show_default=True,
-    show_envvar=True,
-    metavar="URL[,...]",
-    help="The HTTP port of any broker; several with commas between.",
-)
-
-
 def registry_options(command: F) -> F:
-    """Adds --registry, --command-config, --timeout and --json; the command gets a `RegistrySession` first."""
+    """Adds --registry and the other options of `connection_options`; the command gets a `RegistrySession` first."""
 
     @functools.wraps(command)
-    def with_registry(
-        *args: Any, registry: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
-    ) -> Any:
-        login = RegistryLogin() if command_config is None else read_registry_login(command_config)
-        session = RegistrySession(registry, max(1, int(timeout * 1000)), as_json, login)
+    def with_registry(*args: Any, **kwargs: Any) -> Any:
+        given = take_connection(kwargs)
+        session = RegistrySession(given.registry, given.timeout_ms, given.json, given.login.registry_login())
         return command(session, *args, **kwargs)
 
-    wrapped = with_registry
-    for option in (
-        *answer_options("registry"),
-        command_config_option(
-            "A properties file with the log-in: basic.auth.user.info or bearer.auth.token and ssl.ca.location, or the "
-            "log-in to the brokers."
-        ),
-        registry_option,
-    ):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]
+    return connection_options("registry", registry_option)(with_registry)  # type: ignore[return-value]
 
 
 _type = click.option(

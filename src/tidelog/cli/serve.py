@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidelog.config.first_users import FirstUser
     from tidelog.metadata.access.access_records import CredentialName
 
+PROTOCOL_MAP = "listener.security.protocol.map"
 SECURE_OWNS = (
     "listeners",
     "advertised.listeners",
@@ -39,6 +40,7 @@ tidelog serve
 tidelog serve --data /disk1/tidelog --data /disk2/tidelog --listen 0.0.0.0:9092 --advertise broker1:9092
 tidelog serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --set num.partitions=6
 tidelog serve --config server.properties --id 2
+tidelog serve --listen 0.0.0.0:9092 --advertise broker1:9092 --listen HOST://0.0.0.0:19092 --advertise HOST://localhost:19092
 tidelog serve --id 2 --metadata etcd://etcd1:2379,etcd2:2379,etcd3:2379
 tidelog serve --processes auto
 tidelog serve --secure --listen 0.0.0.0:9092 --advertise broker1.example:9092
@@ -54,14 +56,19 @@ tidelog serve --config server.properties --add-scram @users.txt
 )
 @click.option(
     "--listen",
-    metavar="HOST:PORT",
-    help="Address for Kafka clients (listeners); port 0 picks a free port.  [default: 127.0.0.1:9092]",
+    multiple=True,
+    metavar="[NAME://]HOST:PORT",
+    help="Address for Kafka clients (listeners); port 0 picks a free port; repeat, with a name, for clients that reach the "
+    "broker at another address.  [default: 127.0.0.1:9092]",
 )
 @click.option(
     "--http", metavar="HOST:PORT", help="Address for HTTP (tidelog.http.listen).  [default: 127.0.0.1:8090]"
 )
 @click.option(
-    "--advertise", metavar="HOST:PORT", help="Address that clients connect to (advertised.listeners)."
+    "--advertise",
+    multiple=True,
+    metavar="[NAME://]HOST:PORT",
+    help="Address that clients connect to (advertised.listeners); one for each --listen of this name.",
 )
 @click.option(
     "--id", "node", type=click.IntRange(0), metavar="N", help="The broker's id (node.id).  [default: 1]"
@@ -113,9 +120,9 @@ tidelog serve --config server.properties --add-scram @users.txt
 @click.option("--set", "given", multiple=True, callback=pairs, metavar="KEY=VALUE", help="A setting; repeat.")
 def serve(
     data: tuple[str, ...],
-    listen: str | None,
+    listen: tuple[str, ...],
     http: str | None,
-    advertise: str | None,
+    advertise: tuple[str, ...],
     node: int | None,
     metadata: str | None,
     restored: bool,
@@ -134,12 +141,14 @@ def serve(
 
     protocol = "SASL_SSL" if secure else "PLAINTEXT"
     if secure:
-        listen = listen or "127.0.0.1:9092"
+        listen = listen or ("127.0.0.1:9092",)
+        if max(len(listen), len(advertise)) > 1 or any("://" in address for address in (*listen, *advertise)):
+            raise BadSettings("--secure takes one --listen and one --advertise, without names")
     flags = {
         "log.dirs": ",".join(data) or None,
-        "listeners": f"{protocol}://{listen}" if listen else None,
+        "listeners": _named(listen, protocol),
         "tidelog.http.listen": http,
-        "advertised.listeners": f"{protocol}://{advertise}" if advertise else None,
+        "advertised.listeners": _named(advertise, protocol),
         "node.id": None if node is None else str(node),
         "tidelog.metadata": metadata,
         "tidelog.metadata.restored": "true" if restored else None,
@@ -151,12 +160,13 @@ def serve(
         first_users = _first_users(add_scram)
         start = None
         if secure:
-            start = _secure_start(settings, listen or "", advertise, data, metadata)
+            start = _secure_start(settings, listen[0], advertise[0] if advertise else None, data, metadata)
             # A proxy in front of the HTTP port may do its TLS.
             with_tls = settings.get("tidelog.http.ssl", start.settings["tidelog.http.ssl"])
             settings.update(start.settings | {"tidelog.http.ssl": with_tls})
             first_users += start.users
         settings.update({name: value for name, value in flags.items() if value is not None})
+        _map_names(settings, listen)
         built = BrokerConfig.of(settings)
         count = process_count(built.tidelog_processes, "tidelog.processes", usable_cores())
         if count == 1:
@@ -176,6 +186,25 @@ def serve(
     if not first_users:
         sys.exit(serve_broker(built))
     sys.exit(serve_broker(built, first_users, users_added))
+
+
+def _named(addresses: tuple[str, ...], protocol: str) -> str | None:
+    """In the words of `listeners`; an address without a name has that of its protocol."""
+    return (
+        ",".join(address if "://" in address else f"{protocol}://{address}" for address in addresses) or None
+    )
+
+
+def _map_names(settings: dict[str, str], listen: tuple[str, ...]) -> None:
+    """A name that the command line made up, and no setting says a protocol for, is without TLS and log-in."""
+    names = [address.partition("://")[0].upper() for address in listen if "://" in address]
+    from tidelog.config.listener_security import PROTOCOLS
+
+    mapping = settings.get(PROTOCOL_MAP) or ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS)
+    mapped = {entry.strip().partition(":")[0].upper() for entry in mapping.split(",")}
+    missing = [f"{name}:PLAINTEXT" for name in dict.fromkeys(names) if name not in mapped]
+    if missing:
+        settings[PROTOCOL_MAP] = ",".join([mapping, *missing])
 
 
 def _first_users(entries: tuple[str, ...]) -> list[FirstUser]:

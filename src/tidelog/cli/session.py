@@ -1,17 +1,26 @@
-"""What the commands that talk to a broker share: their options, and how their failures end.
+"""What the commands that talk to a broker share: their session, and how their failures end.
 
 The client is imported when a command runs, not when its help is shown."""
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tidelog.cli.connection.command_config import ClientLogin
+from tidelog.cli.connection.options import (
+    BOOTSTRAP,
+    Connection,
+    Finite,
+    bootstrap_option,
+    connection_options,
+    other_connection,
+    take_connection,
+)
 
 if TYPE_CHECKING:
     from tidelog.aio import Admin, Security
@@ -19,7 +28,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-BOOTSTRAP = "127.0.0.1:9092"
+__all__ = [
+    "BOOTSTRAP",
+    "CommandSession",
+    "Failure",
+    "Finite",
+    "broker_options",
+    "command_help",
+    "pairs",
+    "run",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +46,9 @@ class CommandSession:
     timeout_ms: int
     json: bool
     security: Security | None = field(default=None, repr=False)
-    """TLS and the log-in, from --command-config."""
-    command_config: Path | None = None
+    """TLS and the log-in."""
+    login: ClientLogin = field(default_factory=ClientLogin, repr=False)
+    """Where `security` comes from; the schema registry and other processes make theirs of it."""
 
     @property
     def connect_timeout_ms(self) -> int:
@@ -47,6 +66,12 @@ class CommandSession:
             security=self.security,
         )
 
+    def other(self, bootstrap: str | None, profile: str | None) -> CommandSession:
+        """For a second cluster: of a profile, or at an address, where the log-in is that of the first one."""
+        here = Connection(self.bootstrap, "", self.timeout_ms, self.json, self.login)
+        there = other_connection(here, bootstrap, profile)
+        return replace(self, bootstrap=there.bootstrap, security=there.login.security(), login=there.login)
+
 
 class Failure(click.ClickException):
     """One or more lines on stderr, exit code 1."""
@@ -60,84 +85,18 @@ class Failure(click.ClickException):
             click.echo(f"Error: {' '.join(line.split())}", file=file, err=True)
 
 
-class Finite(click.FloatRange):
-    """A number that is neither infinite nor NaN, which every range would accept."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return number
-
-
-def answer_options(whom: str) -> list[Callable[[F], F]]:
-    """The options for the output, and for the timeout of `whom`."""
-    return [
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
-        click.option(
-            "--timeout",
-            type=Finite(min=0, min_open=True),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help=f"How long to wait for the {whom}.",
-        ),
-    ]
-
-
-def command_config_option(help: str) -> Callable[[F], F]:
-    return click.option(
-        "--command-config",
-        type=click.Path(path_type=Path),
-        envvar="TIDELOG_COMMAND_CONFIG",
-        show_envvar=True,
-        metavar="FILE",
-        help=help,
-    )
-
-
 def broker_options(command: F) -> F:
-    """Adds --bootstrap, --command-config, --timeout and --json; the command gets a `CommandSession` first."""
+    """Adds the options of `connection_options`; the command gets a `CommandSession` first."""
 
     @functools.wraps(command)
-    def with_session(
-        *args: Any, bootstrap: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
-    ) -> Any:
-        security = None
-        if command_config is not None:
-            from tidelog.cli.command_config import read_security
-
-            security = read_security(command_config)
-        session = CommandSession(bootstrap, max(1, int(timeout * 1000)), as_json, security, command_config)
+    def with_session(*args: Any, **kwargs: Any) -> Any:
+        given = take_connection(kwargs)
+        session = CommandSession(
+            given.bootstrap, given.timeout_ms, given.json, given.login.security(), given.login
+        )
         return command(session, *args, **kwargs)
 
-    wrapped = with_session
-    for option in (
-        *answer_options("broker"),
-        command_config_option("A properties file with the log-in: security.protocol, sasl.* and ssl.*."),
-        click.option(
-            "--bootstrap",
-            envvar="TIDELOG_BOOTSTRAP",
-            default=BOOTSTRAP,
-            show_default=True,
-            show_envvar=True,
-            metavar="HOST:PORT[,...]",
-            callback=_check_bootstrap,
-            help="A bootstrap broker, or several separated by commas.",
-        ),
-    ):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]
-
-
-def _check_bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from tidelog.client.cluster.addresses import parse_addresses
-
-    try:
-        parse_addresses(value)
-    except ValueError as problem:
-        raise click.BadParameter(str(problem)) from None
-    return value
+    return connection_options("broker", bootstrap_option)(with_session)  # type: ignore[return-value]
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

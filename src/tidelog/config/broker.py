@@ -81,6 +81,7 @@ class BrokerConfig:
     encryption_vault_token_file: str | None = None
     encryption_vault_url: str | None = None
     fetch_max_bytes: int = 57_671_680
+    follower_fetch_last_tiered_offset_enable: bool = False
     follower_replication_throttled_rate: int = (1 << 63) - 1
     group_initial_rebalance_delay_ms: int = 3000
     group_max_session_timeout_ms: int = 1_800_000
@@ -173,6 +174,17 @@ class BrokerConfig:
     quota_producer_default: int = (1 << 63) - 1
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
+    remote_fetch_max_wait_ms: int = 500
+    remote_list_offsets_request_timeout_ms: int = 30_000
+    remote_log_index_file_cache_total_size_bytes: int = 1 << 30
+    remote_log_manager_copier_thread_pool_size: int = 10
+    remote_log_manager_copy_max_bytes_per_second: int = (1 << 63) - 1
+    remote_log_manager_expiration_thread_pool_size: int = 10
+    remote_log_manager_fetch_max_bytes_per_second: int = (1 << 63) - 1
+    remote_log_manager_task_interval_ms: int = 30_000
+    remote_log_reader_max_pending_tasks: int = 100
+    remote_log_reader_threads: int = 10
+    remote_log_storage_system_enable: bool = False
     replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_min_bytes: int = 1
@@ -243,6 +255,9 @@ class BrokerConfig:
     tidelog_metrics_clients_max: int = 1000
     tidelog_metrics_series_max: int = 100_000
     tidelog_open_files_max: int = 4096
+    tidelog_remote_cache_bytes: int = 1 << 30
+    tidelog_remote_read_ahead_bytes: int = 8_388_608
+    tidelog_remote_storage_url: str | None = None
     tidelog_processes: str = "1"
     tidelog_processes_first: int = -1
     tidelog_request_bytes_max: int = 4_194_304
@@ -352,6 +367,10 @@ class BrokerConfig:
         if self.encryption_vault_url is not None and self.encryption_vault_token_file is None:
             raise InvalidConfig(
                 "encryption.vault.url needs encryption.vault.token.file: the file with a token for Vault"
+            )
+        if self.remote_log_storage_system_enable and self.tidelog_remote_storage_url is None:
+            raise InvalidConfig(
+                "remote.log.storage.system.enable needs tidelog.remote.storage.url: the URL of an object store"
             )
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
         process_count(self.tidelog_processes, "tidelog.processes", 1)

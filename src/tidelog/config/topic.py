@@ -30,6 +30,7 @@ class TopicConfig:
     compression_lz4_level: int = 9
     compression_type: str = "producer"
     compression_zstd_level: int = 3
+    conditional_append_enable: bool = False
     confluent_key_schema_validation: bool = False
     confluent_key_subject_name_strategy: str = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
     confluent_value_schema_validation: bool = False
@@ -81,10 +82,50 @@ class TopicConfig:
 
     def check(self) -> None:
         """Checks settings that depend on each other."""
+        if self.remote_storage_enable:
+            self._check_remote()
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise InvalidConfig(
                 f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be larger than "
                 f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )
+
+    def _check_remote(self) -> None:
+        if "compact" in self.cleanup_policy:
+            raise InvalidConfig("Remote log storage is unsupported for the compacted topics")
+        if self.encryption_key != "none":
+            raise InvalidConfig(
+                f"remote.storage.enable cannot be true with encryption.key={self.encryption_key}: copies in remote storage "
+                "are not encrypted"
+            )
+        for kind in ("ms", "bytes"):
+            local, total = getattr(self, f"local_retention_{kind}"), getattr(self, f"retention_{kind}")
+            if local == -1 and total != -1:
+                raise InvalidConfig(
+                    f"Invalid value {local} for configuration local.retention.{kind}: Value must not be -1 as "
+                    f"retention.{kind} value is set as {total}."
+                )
+            if total != -1 and local > total:
+                raise InvalidConfig(
+                    f"Invalid value {local} for configuration local.retention.{kind}: Value must not be more than property: "
+                    f"retention.{kind} value: {total}"
+                )
+
+    def check_remote_change(self, before: TopicConfig | None, system_enabled: bool) -> None:
+        """Checks a topic's remote storage against what the topic had (None: it is new) and whether brokers have any."""
+        if self.remote_storage_enable and not system_enabled:
+            raise InvalidConfig(
+                "Tiered Storage functionality is disabled in the broker. "
+                "Topic cannot be configured with remote log storage."
+            )
+        switched_off = before is not None and before.remote_storage_enable and not self.remote_storage_enable
+        if switched_off and not self.remote_log_delete_on_disable:
+            raise InvalidConfig(
+                "It is invalid to disable remote storage without deleting remote data. "
+                "If you want to keep the remote data and turn to read only, please set "
+                "`remote.storage.enable=true,remote.log.copy.disable=true`. "
+                "If you want to disable remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
             )
 
     def changed(self, values: Mapping[str, Value]) -> TopicConfig:

@@ -245,6 +245,8 @@ class Controller:
             after = change(configs.values)
             parsed = TopicConfig.of(after, self._config.topic_defaults)
             parsed.check()
+            before = TopicConfig.of(configs.values, self._config.topic_defaults)
+            parsed.check_remote_change(before, self._config.remote_log_storage_system_enable)
             check_ceilings(image, name, configs.values, after, parsed)
             swap = _put_configs(records.topic_config_key(name), configs.revision, configs.values, after)
             # Settings must not outlive a topic that is deleted meanwhile.

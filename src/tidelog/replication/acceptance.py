@@ -35,6 +35,7 @@ from tidelog.record.codecs import (
     compress,
     decompress,
 )
+from tidelog.record.conditions import Expectation, expectations
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -68,6 +69,8 @@ class Rules(NamedTuple):
     validated: bool = False
     """Schemas are checked before batches come here: not by a way that leaves that out."""
     expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    conditional: bool = False
+    """Headers of records say what the partition has to be like."""
 
     @staticmethod
     def of(config: TopicConfig) -> Rules:
@@ -89,6 +92,7 @@ class Rules(NamedTuple):
             validated=config.confluent_key_schema_validation or config.confluent_value_schema_validation,
             # Stored without compression, the batch must still be within its own bound.
             expanded_bytes_max=batch_bytes_max if codec is Codec.NONE else expanded_bytes_max,
+            conditional=config.conditional_append_enable,
         )
 
     @property
@@ -100,12 +104,17 @@ class Rules(NamedTuple):
             and self.codec is None
             and self.before_ms_max == _NO_LIMIT
             and not self.validated
+            and not self.conditional
         )
 
     def opens(self, codec: int) -> bool:
         """Whether batches under this codec are opened."""
         return bool(codec) and (
-            self.keys_required or self.before_ms_max != _NO_LIMIT or self.validated or self.recodes(codec)
+            self.keys_required
+            or self.before_ms_max != _NO_LIMIT
+            or self.validated
+            or self.conditional
+            or self.recodes(codec)
         )
 
     def recodes(self, codec: int) -> bool:
@@ -132,6 +141,8 @@ class Accepted(NamedTuple):
     data: memoryview
     header: Header
     max_timestamp_at: int
+    expected: Sequence[Expectation] = ()
+    """What each record expects, where the topic looks at that."""
 
 
 def accept(
@@ -154,6 +165,7 @@ def accept(
     max_timestamp, max_timestamp_at = header.max_timestamp, header.last_offset_delta
     packed = data[HEADER_SIZE:]
     section: bytes | memoryview = packed
+    expected: Sequence[Expectation] = ()
     if codec == 0 or rules.opens(codec):
         if codec:
             section = _expanded(packed, header, rules, expanded_bytes_max)
@@ -163,6 +175,10 @@ def accept(
             look(section, header.count)
         if rules.keys_required:
             _check_keys(section, header)
+        if rules.conditional:
+            if header.transactional:
+                raise errors.InvalidRecord("a topic with conditional.append.enable takes no transactions")
+            expected = expectations(section, header.count)
         if not rules.append_time and not _timely(header, smallest, largest, rules, now_ms):
             raise _untimely(section, header, rules, now_ms)
     elif not rules.append_time and header.max_timestamp - now_ms > rules.after_ms_max:
@@ -173,10 +189,10 @@ def accept(
         stamp_append_time(data, 0, now_ms)
         fresh = header_at(data)
         assert fresh is not None
-        return Accepted(data, fresh, header.last_offset_delta)
+        return Accepted(data, fresh, header.last_offset_delta, expected)
     if header.log_append_time or header.max_timestamp != max_timestamp:
         header = _stamp_create_time(data, max(min(max_timestamp, _NO_LIMIT), -_NO_LIMIT))
-    return Accepted(data, header, max_timestamp_at)
+    return Accepted(data, header, max_timestamp_at, expected)
 
 
 def _expanded(packed: memoryview, header: Header, rules: Rules, bytes_max: int) -> bytes | memoryview:

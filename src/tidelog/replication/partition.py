@@ -7,6 +7,7 @@ pipelined on one connection land in the order they were sent.  Called by handler
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog import errors
@@ -15,14 +16,17 @@ from tidelog._speed.log.append import NativePartition
 from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
+from tidelog.record.conditions import Expectation
 from tidelog.record.reader import Batch
 from tidelog.replication.acceptance import Accepted, Rules, accept
 from tidelog.replication.commit_status import Appended, appended_before, not_led, too_few
 from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.replication.follower_fetch import runs
+from tidelog.replication.key_versions import KeyVersions, checked_versions
 from tidelog.replication.replica_state import ReplicaState
 from tidelog.replication.throttle import throttled
 from tidelog.storage.log import Log
+from tidelog.storage.log_state import RemotePart
 from tidelog.types import Epoch, NodeId, Offset, TopicPartition
 
 CURRENT_EPOCH = -1
@@ -61,6 +65,8 @@ class HostedPartition(NativePartition):
         "_unstable",
         "in_sync_here",
         "index",
+        "key_versions",
+        "loading_versions",
         "name",
         "replica_count",
         "throttled_in",
@@ -84,7 +90,7 @@ class HostedPartition(NativePartition):
         self.topic_id = topic_id
         self.log = log
         self.leader = None
-        committed_here = min(max(committed, log.start), log.end)
+        committed_here = min(max(committed, log.local_start), log.end)
         self.state = ReplicaState(node, Offset(committed_here), Offset(log.end))
         self.commit_waits = CommitWaits()
         self.fetch_waits = {}
@@ -93,6 +99,10 @@ class HostedPartition(NativePartition):
         self._told = Offset(0), Offset(0)
         self.replica_count = 1
         self._unstable: int | None = None  # as it was when readers were last told
+        self.key_versions: KeyVersions | None = (
+            None  # of topics with conditional.append.enable; None: not read
+        )
+        self.loading_versions: asyncio.Task[None] | None = None
         self.in_sync_here = False  # whether this replica is in the stored in-sync set
         self._set_rules(log.config)
 
@@ -125,6 +135,7 @@ class HostedPartition(NativePartition):
             self.state.followed(epoch)
             self.commit_waits.failed(not_led(self))
         if news:
+            self.key_versions = None
             self.wake_fetches()
 
     def closed(self, problem: Exception) -> None:
@@ -165,6 +176,8 @@ class HostedPartition(NativePartition):
 
     def _set_rules(self, config: TopicConfig) -> None:
         self._rules = rules = Rules.of(config)
+        if not rules.conditional:
+            self.key_versions = None
         self._plain = rules.plain
         self._batch_bytes_max = rules.batch_bytes_max
         # A topic with fewer replicas than its setting asks for could never be written otherwise.
@@ -194,10 +207,11 @@ class HostedPartition(NativePartition):
         self._check_writable(in_sync_min)
         header = sound(data, self._batch_bytes_max, now_ms + self._after_ms_max) if opened is None else None
         append_time = -1
+        expected: Sequence[Expectation] = ()
         if header is None or not self._plain:
             if isinstance(opened, errors.TidelogError):
                 raise opened
-            data, header, max_timestamp_at = opened or accept(data, self._rules, now_ms)
+            data, header, max_timestamp_at, expected = opened or accept(data, self._rules, now_ms)
             if header.log_append_time:
                 append_time = header.max_timestamp
         else:
@@ -215,7 +229,10 @@ class HostedPartition(NativePartition):
                     raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
                 log.producers.check_begin(header, enlisted.from_the_first)
         base = log.next
+        versions = checked_versions(self, expected) if self._rules.conditional else None
         pending = self.append_led(data, header, max_timestamp_at, now_ms)
+        if versions is not None:
+            versions.appended(expected, base)
         if pending is not None:
             self._wait_for_sync(pending, len(data))
         end = base + header.last_offset_delta + 1
@@ -280,6 +297,8 @@ class HostedPartition(NativePartition):
     def _synced(self, done: asyncio.Future[None], size: int) -> None:
         if not done.cancelled() and done.exception() is None:
             self.wrote(size)
+        else:
+            self.key_versions = None  # they have records that the log has not: read them again
 
     def wrote(self, size: int) -> None:
         """The log grew by `size` bytes: commit what can be, wake who waits."""
@@ -387,9 +406,9 @@ class HostedPartition(NativePartition):
         self.log.epochs.truncate_to(offset)
         self.state.truncated(Offset(self.log.end))
 
-    def restart_at(self, offset: Offset) -> None:
-        """The leader has nothing as old as this log's end."""
-        self.log.restart_at(offset)
+    def restart_at(self, offset: Offset, before: RemotePart | None = None) -> None:
+        """The leader has nothing as old as this log's end, or has it in remote storage only (`before`)."""
+        self.log.restart_at(offset, before)
         self.state.truncated(offset)
         self.state.committed = offset
 

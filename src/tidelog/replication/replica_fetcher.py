@@ -17,6 +17,7 @@ from tidelog.config import BrokerConfig
 from tidelog.net.requester import Requester
 from tidelog.replication.follower_fetch import CHECK_IT, FollowerFetchSession, Key, Wanted, cut_at
 from tidelog.replication.partition import HostedPartition
+from tidelog.replication.remote_start import start_from_remote
 from tidelog.replication.throttle import NO_LIMIT, Throttle
 from tidelog.storage.log import is_offline, is_unfit
 from tidelog.types import Epoch, NodeId, Offset
@@ -84,6 +85,9 @@ class ReplicaFetcher:
         self._bytes_max = bytes_max
         self._unwritten_max = unwritten_max
         self._unwritten = 0
+        self._starts: dict[
+            Key, asyncio.Task[None]
+        ] = {}  # from remote storage, of those that are not asked for meanwhile
         self._grown: set[Key] = set()
         self._session = FollowerFetchSession(node)
         self.followed: dict[Key, Following] = {}
@@ -228,7 +232,12 @@ class ReplicaFetcher:
         wanted, offline = {}, []
         for key, (partition, epoch) in self.followed.items():
             throttled = partition.throttled_in and not partition.in_sync_here
-            if key in self._delayed or key in self.beside.asked or (throttled and left <= 0):
+            if (
+                key in self._delayed
+                or key in self._starts
+                or key in self.beside.asked
+                or (throttled and left <= 0)
+            ):
                 continue
             replica = partition.log
             if is_unfit(replica):
@@ -284,6 +293,9 @@ class ReplicaFetcher:
             partition.restart_at(Offset(part.log_start_offset))
             self._truncated(partition)
             return
+        if part.error_code == errors.OffsetMovedToTieredStorage.code:
+            self._begin_from_remote(key, partition, part)
+            return
         if part.error_code != errors.NONE:
             raise errors.by_code(part.error_code)(f"the leader says so of {partition.name}")
         diverging = part.diverging_epoch
@@ -307,3 +319,23 @@ class ReplicaFetcher:
             if partition.throttled_in:
                 self._throttle.took(len(part.records), self._clock.monotonic_ms())
         partition.leader_committed(Offset(part.high_watermark), Offset(part.log_start_offset))
+
+    def _begin_from_remote(self, key: Key, partition: HostedPartition, part: PartitionData) -> None:
+        if key not in self._starts:
+            start = asyncio.get_running_loop().create_task(self._start_from_remote(key, partition, part))
+            self._starts[key] = start
+            start.add_done_callback(lambda _: self._started(key))
+
+    async def _start_from_remote(self, key: Key, partition: HostedPartition, part: PartitionData) -> None:
+        from_last = self._config().follower_fetch_last_tiered_offset_enable
+        try:
+            if await start_from_remote(partition, part.log_start_offset, part.last_stable_offset, from_last):
+                self._truncated(partition)
+                await partition.log.flush()
+        except errors.TidelogError as problem:
+            self._delay(key, partition, problem)
+
+    def _started(self, key: Key) -> None:
+        del self._starts[key]
+        self._session.forget(key)
+        self.wake()

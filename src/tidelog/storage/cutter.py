@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from tidelog.errors import OffsetOutOfRange
-from tidelog.storage.log_state import LogState
+from tidelog.storage.log_state import LogState, RemotePart
 from tidelog.storage.producer_state import snapshots
+from tidelog.storage.producer_state.producers import CorruptSnapshot
 from tidelog.storage.recovery.loading import list_segments
-from tidelog.storage.retention import UNLIMITED, deletable
+from tidelog.storage.retention import UNLIMITED, deletable, local_retention
 from tidelog.storage.roller import Roller
 from tidelog.storage.segments import rolling, swapping
 from tidelog.storage.segments.segment import NEVER, Segment
@@ -37,13 +38,15 @@ class Cutter:
             log.cuts += 1
             log.change(partial(self.cut, offset), f"truncate {log.name}")
 
-    def restart_at(self, offset: int) -> None:
-        """Empty, with `offset` as the next one: for a follower whose leader has nothing older."""
+    def restart_at(self, offset: int, before: RemotePart | None = None) -> None:
+        """Empty, with `offset` as the next one: for a follower whose leader has nothing older, or has it in remote
+        storage only (`before`)."""
         log = self._log
         assert not log.queued, "a log is not cut while appends are on their way to it"
         self._lower_recovery_point(0, f"restart {log.name}")
         log.cuts += 1
-        log.change(partial(self._clear, offset), f"restart {log.name}")
+        restart = partial(self._clear, offset) if before is None else partial(self._take_over, offset, before)
+        log.change(restart, f"restart {log.name}")
 
     def _lower_recovery_point(self, offset: int, doing: str) -> None:
         """Before a cut.  Nothing has changed yet: a full disk costs the cut and no more."""
@@ -60,7 +63,9 @@ class Cutter:
         points, segments = log.volume.recovery_points, log.segments
         points.lower(log.name, offset)
         if offset < segments.first.base:
-            self._clear(offset)
+            # What is in remote storage was committed: a cut behind it leaves that part as it is.
+            kept = log.start if log.cold is not None else offset
+            self._clear(offset, min(kept, offset))
             return
         self._roller.discard(segments.take_from(segments.holding(offset) + 1))
         # What is gone must stay gone: after a crash nobody could tell it from what is written in its place.
@@ -75,16 +80,17 @@ class Cutter:
         if not log.producers.truncate_to(offset):
             self._reload_producers()
 
-    def _clear(self, offset: int) -> None:
+    def _clear(self, offset: int, start: int | None = None) -> None:
         log = self._log
+        start = offset if start is None else start
         log.volume.recovery_points.lower(log.name, 0)
         # The old names go first: a crash in between leaves an empty folder, which opens where the checkpoints say.
         self._roller.discard(log.segments.take_from(0))
         log.volume.disk.sync_folder(log.folder)
         log.segments.add(self._roller.create(offset))
-        log.start = log.end = log.next = offset
+        log.start, log.end, log.next = start, offset, offset
         log.producers.clear()
-        self._shrunk(0)
+        self._shrunk(0 if start == offset else offset)
 
     def _shrunk(self, offset: int) -> None:
         """Nothing at `offset` or behind is left of what was there."""
@@ -105,6 +111,20 @@ class Cutter:
         log.producers, known_to = snapshots.load(disk, log.folder, names, log.start, log.end)
         snapshots.complete(log.producers, log.segments, known_to, log.end)
 
+    def _take_over(self, offset: int, before: RemotePart) -> None:
+        log = self._log
+        self._clear(offset)
+        log.start = before.start
+        for epoch, first in before.epochs:
+            log.epochs.assign(epoch, first)
+        log.epochs.advance_start(before.start)
+        if before.producers:
+            try:
+                log.producers.restore(before.producers)
+            except CorruptSnapshot:
+                return
+            snapshots.write(log.volume.disk, log.folder, offset, log.producers, offset)
+
     # At the start
 
     def advance_start(self, offset: int) -> None:
@@ -121,28 +141,53 @@ class Cutter:
         log = self._log
         log.check_online()
         try:
-            count = self._deletable(committed)
+            self._roll_for_remote(committed)
+            count = self._deletable(committed, self._copied())
         except OSError as problem:
             raise log.volume.failed(problem, f"look up times of {log.name}") from problem
         if count:
             log.change(partial(self._delete_first, count), f"delete segments of {log.name}")
         return count
 
-    def _deletable(self, committed: int) -> int:
+    def _copied(self) -> int:
+        """Remote storage has everything below, and the log's folder says so: only then may segments go."""
+        cold = self._log.cold
+        return 0 if cold is None or not cold.seen else cold.end or 0
+
+    def waits_for_copies(self, committed: int) -> bool:
+        """Whether segments would go from this disk if remote storage had them, and it may have more than is known here."""
+        return self._deletable(committed, committed) > self._deletable(committed, self._copied())
+
+    def _deletable(self, committed: int, copied: int) -> int:
         log, config = self._log, self._log.config
         segments = list(log.segments)
         deletes = "delete" in config.cleanup_policy
         # What is on its way to the disk belongs to its segment already.
         ends = [segment.base for segment in segments[1:]] + [log.next]
+        retention_ms, retention_bytes = config.retention_ms, config.retention_bytes
+        if config.remote_storage_enable and not config.remote_log_copy_disable:
+            # Of these, only what is copied, or deleted by DeleteRecords, may go.
+            retention_ms, retention_bytes = local_retention(config)
+            committed = min(committed, max(copied, log.start))
         return deletable(
             segments,
             ends,
             now_ms=log.volume.clock.now_ms(),
-            retention_ms=config.retention_ms if deletes else UNLIMITED,
-            retention_bytes=config.retention_bytes if deletes else UNLIMITED,
+            retention_ms=retention_ms if deletes else UNLIMITED,
+            retention_bytes=retention_bytes if deletes else UNLIMITED,
             start=log.start,
             committed=committed,
         )
+
+    def _roll_for_remote(self, committed: int) -> None:
+        """Only sealed segments are copied: the records of a topic at rest must not stay local, nor outlive the topic's
+        retention, because nobody adds to them."""
+        log, active = self._log, self._log.segments.last
+        if log.cold is None or log.config.remote_log_copy_disable or not active.size or log.next > committed:
+            return
+        retention_ms, _ = local_retention(log.config)
+        if retention_ms >= 0 and log.volume.clock.now_ms() - active.age_from() > retention_ms:
+            self._roller.roll()
 
     def _delete_first(self, count: int) -> None:
         log = self._log
@@ -151,8 +196,9 @@ class Cutter:
         gone = log.segments.take_first(count)
         first = log.segments.first.base
         self._roller.discard(gone)
-        log.start = max(log.start, first)
-        log.epochs.advance_start(log.start)
+        if self._copied() < first:
+            log.start = max(log.start, first)
+            log.epochs.advance_start(log.start)
         for segment in gone:
             log.volume.disk.remove(snapshots.path_of(log.folder, segment.base))
         log.damage.keep(lambda bad: bad.base >= first)

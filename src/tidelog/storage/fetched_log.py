@@ -1,8 +1,8 @@
-"""The three kinds of result that `Log.fetch` returns.
+"""The kinds of result that `Log.fetch` returns.
 
-A slice of a file, bytes in memory, or word that the records are not here yet: what keeps segments elsewhere, or
-encrypts them, has its place behind these three.  Whoever calls `Log.fetch` handles all of them; `fetch_bytes` does so
-for readers inside of the broker that only want the bytes."""
+A slice of a file, bytes in memory, records of remote storage in a file of its cache, or word that the records are not
+here yet.  Whoever calls `Log.fetch` handles all of them; `fetch_bytes` does so for readers inside of the broker that only
+want the bytes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ import asyncio
 from typing import Any, NamedTuple, Protocol
 
 from tidelog.storage.disk import File
+from tidelog.storage.segments.txn_index import Aborted
+
+
+class CachedFile(Protocol):
+    path: str
+
+    def size(self) -> int: ...
+    def read(self, size: int, position: int) -> bytes: ...
+    def send(self, socket: Any, position: int, size: int) -> int: ...
 
 
 class Slice(NamedTuple):
@@ -48,12 +57,33 @@ class RecordBytes(NamedTuple):
 
 class NotHereYet(NamedTuple):
     """Records that are on their way: worth another read when `ready` is done.  Whoever makes it sees to it that `ready` is
-    done in bounded time, also when the records cannot be had: the next read then raises."""
+    done in bounded time.  Records that cannot be had at all raise with the next read; while remote storage does not answer,
+    every read says so again."""
 
     ready: asyncio.Future[None]
+    remote: bool = False
+    """They come from remote storage, for which a fetch waits `remote.fetch.max.wait.ms`, as in Kafka."""
 
 
-Records = Slice | RecordBytes
+class ColdRecords(NamedTuple):
+    """Whole batches of a segment in remote storage, in a file of the cache."""
+
+    file: CachedFile
+    position: int
+    size: int
+    end: int
+    """Past the last batch."""
+    aborted: list[Aborted]
+
+    def send(self, socket: Any, done: int) -> int:
+        """As that of a slice."""
+        return self.file.send(socket, self.position + done, self.size - done)
+
+    def read(self) -> bytes:
+        return self.file.read(self.size, self.position)
+
+
+Records = Slice | RecordBytes | ColdRecords
 
 
 class FetchedLog(Protocol):

@@ -11,13 +11,14 @@ import asyncio
 
 from tidelog._speed.log.append import NativeLog
 from tidelog.config import TopicConfig
+from tidelog.storage import checkpoints
 from tidelog.storage.appender import Appender
 from tidelog.storage.cutter import Cutter
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.fetched_log import NotHereYet, Records
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.leader_epochs import Epochs
-from tidelog.storage.log_state import LogState
+from tidelog.storage.log_state import LogState, RemotePart
 from tidelog.storage.offset_lookup import Known, TimedOffset
 from tidelog.storage.producer_state import snapshots
 from tidelog.storage.producer_state.producers import Producers
@@ -25,6 +26,7 @@ from tidelog.storage.reader import Reader
 from tidelog.storage.recovery.loading import Loaded, load
 from tidelog.storage.roller import Roller
 from tidelog.storage.segments.txn_index import Aborted
+from tidelog.storage.tiers.cold_log import REMOTE_SEEN, ColdLog
 from tidelog.types import TopicPartition
 
 
@@ -71,6 +73,16 @@ class Log(NativeLog):
         return self.state.config
 
     @property
+    def local_start(self) -> int:
+        """Where the local segments begin; what lies between `start` and here is in remote storage."""
+        return max(self.start, self.segments.first.base)
+
+    @property
+    def cold(self) -> ColdLog | None:
+        """The part of the log that is in remote storage; None: the topic, or the broker, has no remote storage."""
+        return self.state.cold
+
+    @property
     def size(self) -> int:
         """Bytes in all segments."""
         return self.segments.size
@@ -98,9 +110,25 @@ class Log(NativeLog):
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.state.config = config
+        self._find_cold(config)
         self.appender.reconfigure(config)
         self.roller.reconfigure(config)
         self.state.durability.configure(config)
+
+    def _find_cold(self, config: TopicConfig) -> None:
+        state, tiers = self.state, self.volume.tiers
+        if not config.remote_storage_enable:
+            if state.cold is not None:
+                state.cold = None
+                self.advance_start(self.local_start)
+        elif state.cold is None and tiers is not None:
+            path = f"{self.folder}/{checkpoints.PARTITION_METADATA}"
+            try:
+                topic_id = checkpoints.decode_topic_id(self.volume.disk.read_file(path))
+                state.cold = tiers.log(self.name, topic_id)
+                state.cold.seen = state.cold.seen or self.volume.disk.exists(f"{self.folder}/{REMOTE_SEEN}")
+            except (FileNotFoundError, checkpoints.CorruptCheckpoint):
+                pass  # whose log it is gets known before anybody holds it
 
     # Reading
 
@@ -139,9 +167,10 @@ class Log(NativeLog):
         larger."""
         self.cutter.truncate_to(offset)
 
-    def restart_at(self, offset: int) -> None:
-        """Empty, with `offset` as the next one: for a follower whose leader has nothing older."""
-        self.cutter.restart_at(offset)
+    def restart_at(self, offset: int, before: RemotePart | None = None) -> None:
+        """Empty, with `offset` as the next one: for a follower whose leader has nothing older, or has it in remote
+        storage only (`before`)."""
+        self.cutter.restart_at(offset, before)
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are gone for readers; their segments go with the next round of retention."""

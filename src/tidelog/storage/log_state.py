@@ -6,7 +6,8 @@ ahead of it only while appends of a topic that asks for a sync on every one are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tidelog._speed.log.append import NativeLogState
 from tidelog.config import TopicConfig
@@ -17,11 +18,22 @@ from tidelog.storage.leader_epochs import Epochs
 from tidelog.storage.producer_state.producers import Producers
 from tidelog.storage.recovery.loading import Loaded
 from tidelog.storage.segments.segments import Segments
+from tidelog.storage.tiers.cold_log import ColdLog
 from tidelog.types import TopicPartition
 
 
+class RemotePart(NamedTuple):
+    """What a log that begins with its first local record takes over from remote storage."""
+
+    start: int
+    """Of the log: remote storage has all from here on."""
+    epochs: Sequence[tuple[int, int]]
+    producers: bytes
+    """A snapshot as of the first local record; empty where there is none."""
+
+
 class LogState(NativeLogState):
-    __slots__ = ("changed", "config", "cuts", "damage", "folder")
+    __slots__ = ("changed", "cold", "config", "cuts", "damage", "folder")
 
     durability: Durability
     epochs: Epochs
@@ -43,12 +55,26 @@ class LogState(NativeLogState):
         self.start = loaded.start
         self.end = self.next = loaded.end
         self.queued = 0
+        self.cold: ColdLog | None = None  # the part that is in remote storage, if the topic has one
         self.cuts = 0  # how often records went from its end
         self.damage = Damage(volume, folder, name, loaded.bad)
         self.changed = loaded.created or loaded.scanned  # otherwise than by appends
         active = self.segments.last
         self.durability = Durability(volume, folder, config, self.epochs, active)
         self.durability.opened(min(loaded.recovery_point, active.end), loaded.created)
+
+    def settle_start(self) -> None:
+        """What remote storage has is known: the log does not start before what can be read."""
+        manifest = None if self.cold is None else self.cold.manifest
+        if manifest is not None and manifest.number:
+            first = self.segments.first.base
+            if manifest.start is None or manifest.end is None or manifest.end < first:
+                start = first
+            else:
+                start = max(manifest.start, manifest.log_start)
+            if start > self.start:
+                self.start = min(start, self.end)
+                self.epochs.advance_start(self.start)
 
     def check_online(self) -> None:
         if self.volume.problem is not None:

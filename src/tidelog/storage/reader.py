@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidelog._speed.log.batch import Header
-from tidelog.errors import CorruptMessage, OffsetOutOfRange
+from tidelog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from tidelog.storage import offset_lookup
 from tidelog.storage.encryption.encrypted_file import EncryptedFile
-from tidelog.storage.fetched_log import RecordBytes, Records, Slice
+from tidelog.storage.fetched_log import ColdRecords, NotHereYet, Records, Slice
 from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.log_state import LogState
 from tidelog.storage.offset_lookup import Known, TimedOffset
@@ -27,7 +27,9 @@ class Reader:
     def __init__(self, log: LogState) -> None:
         self._log = log
 
-    def read(self, offset: int, bytes_max: int, end: int, whole_batch: bool = True) -> Slice | None:
+    def read(
+        self, offset: int, bytes_max: int, end: int, whole_batch: bool = True
+    ) -> Records | NotHereYet | None:
         """From the batch that holds `offset`, up to `bytes_max` of one segment, nothing from the batch that
         holds `end` on.  With `whole_batch` the first batch comes whole however large; without, None when it
         does not fit."""
@@ -38,6 +40,11 @@ class Reader:
             if offset == log.end:
                 return None
             raise OffsetOutOfRange(f"{log.name} has offsets {log.start} to {log.end}, not {offset}")
+        if offset < log.segments.first.base and log.config.remote_storage_enable:
+            remote = self._read_remote(offset, bytes_max, end, whole_batch)
+            if not isinstance(remote, int):
+                return remote
+            offset = remote
         segment: Segment = log.segments.active
         bad = log.damage.ranges
         try:
@@ -53,6 +60,38 @@ class Reader:
         except OSError as problem:
             raise self.failed(problem) from problem
 
+    def _read_remote(
+        self, offset: int, bytes_max: int, end: int, whole_batch: bool
+    ) -> Records | NotHereYet | int | None:
+        """A number: where to read on in the local segments."""
+        log, cold = self._log, self._log.cold
+        if cold is None:
+            raise KafkaStorageError(
+                f"{log.name} has offsets {log.start} to {log.segments.first.base} in remote storage, which this broker is "
+                "started without: set remote.log.storage.system.enable and tidelog.remote.storage.url"
+            )
+        if cold.manifest is not None:
+            log.settle_start()
+            if not cold.manifest.number:
+                raise KafkaStorageError(f"{log.name} has no manifest in remote storage yet")
+            if offset < log.start:
+                raise OffsetOutOfRange(f"{log.name} has offsets {log.start} to {log.end}, not {offset}")
+        while cold.manifest is None or offset < (cold.end or 0):
+            if offset >= end:
+                return None
+            records = cold.read(offset, bytes_max, end, whole_batch)
+            if not isinstance(records, int):
+                return records
+            offset = records
+        return None if offset >= end else offset
+
+    def read_local(self, offset: int, bytes_max: int, end: int) -> Slice | None:
+        """For what only deals with local segments, and begins there."""
+        assert offset >= self._log.segments.first.base
+        records = self.read(offset, bytes_max, end)
+        assert records is None or isinstance(records, Slice)
+        return records
+
     def read_bytes(self, records: Records) -> bytes:
         try:
             return records.read()
@@ -62,6 +101,8 @@ class Reader:
     def aborted(self, start: int, end: int, part: Records | None = None) -> list[Aborted]:
         """The aborted transactions that have records from `start` on and below `end`, or in what was read so."""
         segments = self._log.segments
+        if isinstance(part, ColdRecords):
+            return [each for each in part.aborted if each.first_offset < end and each.last_offset >= start]
         try:
             if not isinstance(part, Slice):
                 return aborted.between(segments, start, end if part is None else min(end, part.end))
@@ -98,7 +139,7 @@ class Reader:
     def end_of(self, part: Records, offset: int, bound: int) -> int:
         """Past the last record of what was read from `offset` on, with the bound `bound`.  For those who count, so
         nothing is raised: `offset` when it cannot be told."""
-        if isinstance(part, RecordBytes):
+        if not isinstance(part, Slice):
             return part.end
         segments = self._log.segments
         segment: Segment = segments.active

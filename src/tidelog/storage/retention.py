@@ -21,6 +21,30 @@ class SegmentFacts(Protocol):
         ...
 
 
+_AS_RETENTION = -2
+
+
+class RetentionSettings(Protocol):
+    @property
+    def retention_ms(self) -> int: ...
+    @property
+    def retention_bytes(self) -> int: ...
+    @property
+    def local_retention_ms(self) -> int: ...
+    @property
+    def local_retention_bytes(self) -> int: ...
+
+
+def local_retention(config: RetentionSettings) -> tuple[int, int]:
+    """(milliseconds, bytes) that stay on the broker's disk once they are in remote storage."""
+    return (
+        config.retention_ms if config.local_retention_ms == _AS_RETENTION else config.local_retention_ms,
+        config.retention_bytes
+        if config.local_retention_bytes == _AS_RETENTION
+        else config.local_retention_bytes,
+    )
+
+
 def deletable(
     segments: Sequence[SegmentFacts],
     ends: Sequence[int],

@@ -39,7 +39,8 @@ class Roller:
         else:
             log.durability.rolled(fresh, old, snapshot)
         log.segments.add(fresh)
-        log.start = max(log.start, log.segments.first.base)
+        if log.cold is None:
+            log.start = max(log.start, log.segments.first.base)
         return fresh
 
     def _seal(self, old: Segment, fresh: Segment) -> str:

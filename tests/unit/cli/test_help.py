@@ -25,6 +25,7 @@ OFFLINE = (
     "model fit",
     "model queue",
     *(f"pipeline {one}" for one in ("list", "restart", "status", "stop")),
+    *(f"profile {one}" for one in ("create", "delete", "list", "show", "use")),
 )
 # They ask the schema registry, over HTTP.
 REGISTRY = tuple(one for one in NAMES if one.startswith("schemas "))
@@ -42,7 +43,13 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "serve",
         "dev restart",
         "metadata serve",
+        "profile create",
+        "profile delete",
+        "profile list",
+        "profile show",
+        "profile use",
         "topics alter",
+        "topics copy",
         "topics create",
         "topics delete",
         "topics delete-records",
@@ -103,6 +110,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "brokers drain",
         "brokers list",
         "brokers load",
+        "cluster diff",
         "cluster status",
         "top",
         "pipeline list",
@@ -117,6 +125,9 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "model measure",
         "model queue",
         "plan",
+        "bench consume",
+        "bench latency",
+        "bench produce",
         "log dump",
         "log repair",
     ]

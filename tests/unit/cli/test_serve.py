@@ -58,9 +58,39 @@ def test_the_file_yields_to_set_and_both_to_flags(served: list[BrokerConfig], tm
     assert config.delete_topic_enable is False
 
 
+def test_named_listeners(served: list[BrokerConfig]) -> None:
+    shown = invoke(
+        *("serve", "--listen", "0.0.0.0:9092", "--listen", "host://0.0.0.0:19092", "--listen", "SSL://:9093"),
+        *("--advertise", "broker1:9092", "--advertise", "HOST://localhost:19092"),
+        *("--advertise", "SSL://broker1:9093", "--set", "ssl.keystore.location=/no/such.pem"),
+    )
+    assert shown.exit_code == 0, shown.stderr
+    (config,) = served
+    names = ["PLAINTEXT", "HOST", "SSL"]
+    assert [listener.name for listener in config.listeners] == names
+    assert [(one.name, one.host) for one in config.advertised_listeners] == list(
+        zip(names, ["broker1", "localhost", "broker1"], strict=True)
+    )
+    assert [config.security[name].protocol for name in names] == ["PLAINTEXT", "PLAINTEXT", "SSL"]
+    assert config.inter_broker_listener == "PLAINTEXT"
+
+
+def test_a_named_listener_has_the_protocol_that_the_settings_say(served: list[BrokerConfig]) -> None:
+    shown = invoke(
+        *("serve", "--listen", "HOST://127.0.0.1:9092", "--set", "ssl.keystore.location=/no/such.pem"),
+        *("--set", "listener.security.protocol.map=HOST:SSL"),
+    )
+    assert shown.exit_code == 0, shown.stderr
+    assert served[0].security["HOST"].protocol == "SSL"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("--listen", ":1", "--listen", ":2"), "two listeners with the same name"),
+        (("--listen", ":1", "--advertise", "HOST://a:1"), "which listeners does not have"),
+        (("--secure", "--listen", "A://:1"), "--secure takes one --listen"),
+        (("--secure", "--listen", ":1", "--listen", ":2"), "--secure takes one --listen"),
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--listen", "nonsense"), "listeners cannot be 'PLAINTEXT://nonsense'"),
         (("--config", "/nowhere/at/all"), "cannot read /nowhere/at/all: no such file or directory"),

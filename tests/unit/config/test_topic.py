@@ -78,19 +78,6 @@ def test_an_impossible_value_is_refused_with_what_is_possible(name: str, value: 
     assert refusal({name: value}) == f"Invalid value {shown} for configuration {name}: {why}"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("remote.storage.enable", "true"),
-        ("local.retention.ms", "1000"),
-    ],
-)
-def test_a_setting_without_effect_is_refused_unless_it_has_its_default(name: str, value: str) -> None:
-    assert "not built in Tidelog yet" in refusal({name: value})
-    default = {"remote.storage.enable": "false", "local.retention.ms": "-2"}.get(name, "")
-    assert TopicConfig.of({name: default}) == TopicConfig()
-
-
 @pytest.mark.parametrize("name", ["leader", "follower"])
 def test_throttled_replicas_are_a_list_or_all(name: str) -> None:
     setting = f"{name}.replication.throttled.replicas"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml  # type: ignore[import-untyped]
 
@@ -83,3 +86,69 @@ def test_only_metrics_that_there_are_are_named(path: str) -> None:
     named = set(re.findall(r"\b((?:mq|process)_[a-z_]+)\b", (DEPLOY / path).read_text()))
     assert {re.sub(r"_bucket$", "", name) for name in named} - FAMILIES.keys() == set()
     assert len(named) > 5
+
+
+def manifests(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()))
+
+
+@pytest.mark.parametrize("version", ["1.28", "1.34"])
+@pytest.mark.parametrize("name", ["tidelog.yaml", "etcd.yaml"])
+def test_kubernetes_takes_the_manifests(name: str, version: str) -> None:
+    documents = manifests(name)
+    assert {document["kind"] for document in documents} == {"Service", "PodDisruptionBudget", "StatefulSet"}
+    for document in documents:
+        kubernetes_validate.validate(document, version, strict=True)
+    broken = manifests(name)[-1]
+    broken["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, version, strict=True)
+
+
+@pytest.mark.parametrize("name", ["tidelog.yaml", "etcd.yaml"])
+def test_services_budgets_and_pods_mean_each_other(name: str) -> None:
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for document in manifests(name):
+        by_kind.setdefault(document["kind"], []).append(document)
+    (pods,) = by_kind["StatefulSet"]
+    labels = pods["spec"]["template"]["metadata"]["labels"]
+    assert pods["spec"]["selector"]["matchLabels"] == labels and pods["spec"]["replicas"] == 3
+    (budget,) = by_kind["PodDisruptionBudget"]
+    assert budget["spec"]["selector"]["matchLabels"] == labels and budget["spec"]["maxUnavailable"] == 1
+    assert pods["spec"]["serviceName"] in {service["metadata"]["name"] for service in by_kind["Service"]}
+    (container,) = pods["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for service in by_kind["Service"]:
+        assert service["spec"]["selector"] == labels
+        assert all(ports[port["name"]] == port["port"] for port in service["spec"]["ports"])
+    security = pods["spec"]["template"]["spec"]["securityContext"]
+    users = re.findall(r"^USER (\d+):(\d+)$", (DEPLOY / "docker/Dockerfile").read_text(), re.M)
+    assert (
+        set(users) == {(str(security["runAsUser"]), str(security["runAsGroup"]))}
+        and security["runAsUser"] != 0
+    )
+
+
+def test_etcd_knows_the_options_of_its_manifest() -> None:
+    (container,) = manifests("etcd.yaml")[-1]["spec"]["template"]["spec"]["containers"]
+    shown = subprocess.run(["etcd", "--help"], capture_output=True, text=True, timeout=30)
+    known = set(re.findall(r"--[a-z-]+", shown.stdout + shown.stderr))
+    assert {argument.partition("=")[0] for argument in container["args"]} <= known
+    names = re.findall(r"(etcd-\d)=http://(etcd-\d)\.etcd-members:2380", " ".join(container["args"]))
+    assert names == [(name, name) for name in ("etcd-0", "etcd-1", "etcd-2")]
+
+
+def test_the_composition_publishes_on_this_machine_only_and_each_listener_at_its_own_port() -> None:
+    services = yaml.safe_load((DEPLOY / "compose/compose.yml").read_text())["services"]
+    published = [port for service in services.values() for port in service.get("ports", ())]
+    assert published and all(port.startswith("127.0.0.1:") for port in published)
+    outside = {}
+    for name, command in commands():
+        if name.startswith("compose"):
+            parsed = serve.make_context("serve", command[command.index("serve") + 1 :]).params
+            (host,) = [address for address in parsed["advertise"] if address.startswith("HOST://")]
+            outside[name.removeprefix("compose ")] = host.removeprefix("HOST://localhost:")
+            assert f"HOST://0.0.0.0:{outside[name.removeprefix('compose ')]}" in parsed["listen"]
+    assert {
+        name: f"127.0.0.1:{port}:{port}" in services[name]["ports"] for name, port in outside.items()
+    } == {**dict.fromkeys(("broker1", "broker2", "broker3"), True)}

@@ -99,6 +99,7 @@ class FetchInFlight:
         "_caller",
         "_connection",
         "_correlation_id",
+        "_from_remote",
         "_on_their_way",
         "_put_off",
         "_services",
@@ -108,6 +109,7 @@ class FetchInFlight:
         "_unchanged",
         "_version",
         "_wait",
+        "_wait_ms",
         "_waits_on",
     )
 
@@ -129,6 +131,7 @@ class FetchInFlight:
         self._services = services
         self._taken: list[Taken] = []
         self._on_their_way: list[asyncio.Future[None]] = []
+        self._from_remote = False
         self._unchanged: list[
             HostedPartition
         ] = []  # where a follower has all there is, and knows all there is to know
@@ -138,7 +141,10 @@ class FetchInFlight:
         """The answer, or None when it is worth to wait for more."""
         ask = self._ask
         answers, held, size, settled = self._read()
-        if size >= ask.min_bytes or settled or ask.max_wait_ms <= 0:
+        self._wait_ms = ask.max_wait_ms
+        if self._from_remote and not size:
+            self._wait_ms = max(self._wait_ms, self._services.config().remote_fetch_max_wait_ms)
+        if size >= ask.min_bytes or settled or self._wait_ms <= 0:
             return self._encode(answers)
         self._wait = FetchWait(ask.min_bytes - size, ask.read_committed)
         self._waits_on = held
@@ -146,27 +152,33 @@ class FetchInFlight:
 
     def answer_later(self, caller: FetchCaller) -> asyncio.Future[list[Any]]:
         loop = asyncio.get_running_loop()
-        wait = self._wait
-        follows = self._ask.replica_id >= 0
+        self._begin_wait()
+        self._answer: asyncio.Future[list[Any]] = loop.create_future()
+        wait_ms = self._wait_ms
+        if self._put_off:
+            services = self._services
+            services.counters.put_off += 1
+            wait_ms = min(wait_ms, services.outbound.wait_ms(services.clock.monotonic_ms()))
+        self._timer = loop.call_later(wait_ms / 1000, self._timed_out)
+        if self._ask.replica_id >= 0:
+            # A follower that has more partitions to ask for says so with another request.
+            loop.call_soon(self._give_way, caller, caller.frames)
+        self._answer.add_done_callback(self._forget)  # also when the connection closes before
+        return self._answer
+
+    def _begin_wait(self) -> None:
+        wait, follows = self._wait, self._ask.replica_id >= 0
         for partition in self._waits_on:
             partition.wait_for_more(wait, follows)
         wait_all(self._unchanged, wait)
         for ready in self._on_their_way:
             ready.add_done_callback(lambda _: wait.changed())
         self._waits_on += self._unchanged
-        self._answer: asyncio.Future[list[Any]] = loop.create_future()
-        wait_ms = self._ask.max_wait_ms
-        if self._put_off:
-            services = self._services
-            services.counters.put_off += 1
-            wait_ms = min(wait_ms, services.outbound.wait_ms(services.clock.monotonic_ms()))
-        self._timer = loop.call_later(wait_ms / 1000, wait.changed)
         wait.future.add_done_callback(self._waited)
-        if follows:
-            # A follower that has more partitions to ask for says so with another request.
-            loop.call_soon(self._give_way, caller, caller.frames)
-        self._answer.add_done_callback(self._forget)  # also when the connection closes before
-        return self._answer
+
+    def _timed_out(self) -> None:
+        self._wait_ms = 0
+        self._wait.changed()
 
     def _give_way(self, caller: FetchCaller, frame: int) -> None:
         if not caller.hold(frame, self._wait.future) and caller.next_waits:
@@ -178,7 +190,15 @@ class FetchInFlight:
         try:
             if self._ask.replica_id >= 0:
                 _check_replica(self._ask, self._services)
-            self._answer.set_result(self._encode(self._read()[0]))
+            answers, held, size, settled = self._read()
+            if self._from_remote and not size and not settled and self._wait_ms > 0:
+                # Remote storage gave what tells where the records are: they come next.
+                wait_no_more(self._waits_on, self._wait)
+                self._wait = FetchWait(self._ask.min_bytes, self._ask.read_committed)
+                self._waits_on = held
+                self._begin_wait()
+                return
+            self._answer.set_result(self._encode(answers))
         except Exception as problem:  # the connection says what it was, and closes
             self._answer.set_exception(problem)
 
@@ -215,6 +235,8 @@ class FetchInFlight:
             left = min(left, quotas.fetch_bytes_max(self._caller))
         answers: Found = []
         taken = self._taken = []
+        self._on_their_way = []
+        self._from_remote = False
         held: list[HostedPartition] = []
         size, settled = 0, not (ask.topics or self._session)
         for (topic, index), wanted in self._wanted():
@@ -245,6 +267,7 @@ class FetchInFlight:
                 records = answer.records
                 if isinstance(records, NotHereYet):
                     self._on_their_way.append(records.ready)
+                    self._from_remote = self._from_remote or records.remote
                     answer.records = None
                 elif records is not None:
                     taken.append((partition, wanted[1], records))
@@ -295,6 +318,10 @@ class FetchInFlight:
                 return _diverging(FetchAnswer(index, 0, committed, UNKNOWN, log.start), epoch_held, end)
         if not log.start <= offset <= log.end:
             return FetchAnswer(index, errors.OffsetOutOfRange.code, committed, UNKNOWN, log.start)
+        if offset < log.local_start:
+            # The last stable offset, which means nothing to a follower, says where the local log starts.
+            code = errors.OffsetMovedToTieredStorage.code
+            return FetchAnswer(index, code, committed, log.local_start, log.start)
         services = self._services
         partition.follower_fetched(node, Offset(offset), services.clock.monotonic_ms())
         if partition.state.caught_up(node):

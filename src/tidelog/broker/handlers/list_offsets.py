@@ -1,19 +1,22 @@
 """ListOffsets (api 2), versions 1-11, and OffsetForLeaderEpoch (api 23), versions 2-4.
 
-Offsets by time: a timestamp, or one of the special ones below.  Nothing is tiered here, so the newest tiered offset and
-the earliest one waiting for upload are answered as not there."""
+Offsets by time: a timestamp, or one of the special ones below.  What is not local is looked for in remote storage."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable
 from functools import partial
+from typing import TypeVar
 
 from tidelog import errors
 from tidelog.broker.services import PARTITIONS_A_TURN, Context
 from tidelog.replication.partition import HostedPartition
 from tidelog.storage.leader_epochs import UNDEFINED_EPOCH
 from tidelog.storage.offset_lookup import look_up
+from tidelog.storage.tiers.object_store import StoreProblem
+from tidelog.storage.tiers.remote_lookup import find_in_remote
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -29,6 +32,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+T = TypeVar("T")
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -64,7 +68,11 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
                 partition = context.services.partitions.led_here(topic.name, requested.partition_index)
                 partition.check_epoch(requested.current_leader_epoch)
                 answer.offset, answer.timestamp, epoch = await _find(
-                    partition, requested, request.isolation_level == READ_COMMITTED, context.version
+                    partition,
+                    requested,
+                    request.isolation_level == READ_COMMITTED,
+                    context.version,
+                    context.services.config().remote_list_offsets_request_timeout_ms,
                 )
                 if context.version >= _EPOCHS_FROM:
                     answer.leader_epoch = epoch
@@ -76,7 +84,11 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
 
 
 async def _find(
-    partition: HostedPartition, requested: ListOffsetsPartition, read_committed: bool, version: int
+    partition: HostedPartition,
+    requested: ListOffsetsPartition,
+    read_committed: bool,
+    version: int,
+    remote_ms_max: int,
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch)."""
     log = partition.log
@@ -92,15 +104,46 @@ async def _find(
     if version < _SPECIAL_FROM.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
         raise errors.UnsupportedVersion(f"timestamp {timestamp} has no meaning in version {version}")
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.start, -1, log.epochs.of(log.start)
+        start = log.start if timestamp == EARLIEST else log.local_start
+        return start, -1, log.epochs.of(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOT_FOUND
+        return await _find_boundary(partition, timestamp, remote_ms_max)
+    if log.cold is not None and log.start < log.local_start:
+        remote = await _in_time(
+            find_in_remote(log, timestamp, timestamp == MAX_TIMESTAMP), remote_ms_max, partition
+        )
+        if remote is not None:
+            return remote
     search = log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.offset_for_time, timestamp)
     timed_offset = await look_up(search)
     # What is not committed yet does not exist for a client.
     if timed_offset is None or timed_offset[0] >= end:
         return NOT_FOUND
     return timed_offset
+
+
+async def _find_boundary(
+    partition: HostedPartition, timestamp: int, remote_ms_max: int
+) -> tuple[int, int, int]:
+    """The last offset that is in remote storage, or the first one that is not; not there without remote storage."""
+    log, cold = partition.log, partition.log.cold
+    if cold is None:
+        return NOT_FOUND
+    if cold.manifest is None:
+        await _in_time(cold.load(), remote_ms_max, partition)
+    end = cold.end
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        first = log.local_start if end is None else max(end, log.start)
+        return first, -1, log.epochs.of(first)
+    return NOT_FOUND if end is None or end <= log.start else (end - 1, -1, log.epochs.of(end - 1))
+
+
+async def _in_time(search: Awaitable[T], ms_max: int, partition: HostedPartition) -> T:
+    try:
+        async with asyncio.timeout(ms_max / 1000):
+            return await search
+    except (TimeoutError, StoreProblem) as problem:
+        raise errors.RequestTimedOut(f"{partition.name}: remote storage does not answer: {problem}") from None
 
 
 def offset_for_leader_epoch(

@@ -1,4 +1,4 @@
-"""`tidelog cluster`: status."""
+"""`tidelog cluster`: status; `topic_diff` has diff."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.cluster.disks import disks, each, tell_silent
+from tidelog.cli.cluster.topic_diff import diff
 from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import CommandSession, broker_options, command_help, run
 
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 SHOWN_MAX = 20
 
 
-@click.group(help="Show the health of the cluster.")
+@click.group(help="Show the health of the cluster, and how two clusters differ.")
 def cluster() -> None:
     pass
+
+
+cluster.add_command(diff)
 
 
 @cluster.command(

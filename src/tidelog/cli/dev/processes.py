@@ -23,10 +23,12 @@ class Gone(Exception):
 
 
 def spawn(command: Sequence[str], out: Path, log: Path) -> int:
-    """In a session of its own, so that Ctrl-C in the terminal reaches only the command that looks after it."""
+    """In a session of its own, so that Ctrl-C in the terminal reaches only the command that looks after it.  What the
+    environment says to `tidelog serve` is for brokers that somebody starts, not for these."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_SERVE_")}
     with out.open("wb") as stdout, log.open("ab") as stderr:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True, env=env
         )
     return process.pid
 

@@ -6,6 +6,7 @@ connected, and starts at a sign, so that what is timed is reading and work alone
 from __future__ import annotations
 
 import asyncio
+import pickle
 import subprocess
 import sys
 import time
@@ -23,12 +24,10 @@ from tidelog.model.scalability import Scalability
 WORKER_S_MAX = 600.0
 SAMPLES = 10
 WORKER = """
-import sys, time
-from pathlib import Path
+import pickle, sys, time
 from tidelog import Consumer, TopicPartition
-from tidelog.cli.command_config import read_security
-bootstrap, topic, command_config, start, step, partitions, work_s = sys.argv[1:]
-security = read_security(Path(command_config)) if command_config else None
+bootstrap, topic, start, step, partitions, work_s = sys.argv[1:]
+security = pickle.loads(bytes.fromhex(sys.stdin.readline())).security()  # not an argument, which everybody can read
 mine = [TopicPartition(topic, index) for index in range(int(start), int(partitions), int(step))]
 with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", security=security) as consumer:
     consumer.assign(mine)
@@ -90,7 +89,7 @@ async def _delete(session: CommandSession, topic: str) -> None:
 def _timed(session: CommandSession, topic: str, number: int, partitions: int, work_s: float) -> float:
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, session.bootstrap, topic, str(session.command_config or "")]
+            [sys.executable, "-c", WORKER, session.bootstrap, topic]
             + [str(argument) for argument in (start, number, partitions, work_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -99,6 +98,10 @@ def _timed(session: CommandSession, topic: str, number: int, partitions: int, wo
         for start in range(number)
     ]
     try:
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write(pickle.dumps(session.login).hex() + "\n")
+            worker.stdin.flush()
         for worker in workers:
             assert worker.stdout is not None
             if worker.stdout.readline() != "ready\n":

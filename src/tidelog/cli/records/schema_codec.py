@@ -169,8 +169,8 @@ def _encoded(codec: ValueCodec, value: Any, schema: str) -> bytes:
 
 def schema_options(command: Any) -> Any:
     """Adds --key-schema, --value-schema and --registry; the command gets `schemas`, a function of its session and topic."""
-    from tidelog.cli.command_config import RegistryLogin, read_registry_login
-    from tidelog.cli.schemas import registry_of, registry_option
+    from tidelog.cli.connection.options import registry_option
+    from tidelog.cli.schemas import registry_of
 
     @functools.wraps(command)
     def with_schemas(
@@ -184,9 +184,7 @@ def schema_options(command: Any) -> Any:
         def schemas(topic: str) -> SchemaCodecs:
             asked = None
             if REGISTRY_WORD in (key_schema, value_schema):
-                config = session.command_config
-                login = RegistryLogin() if config is None else read_registry_login(config)
-                asked = registry_of(registry, login, session.timeout_ms)
+                asked = registry_of(registry, session.login.registry_login(), session.timeout_ms)
             return SchemaCodecs(
                 codec_for(key_schema, asked, topic, True), codec_for(value_schema, asked, topic, False)
             )

@@ -35,12 +35,8 @@ def read_password(user: str, file: Path | None, stdin: bool) -> str:
     if file is not None and stdin:
         raise click.UsageError("--password-file and --password-stdin cannot be combined.")
     if file is not None:
-        try:
-            with file.open("rb") as source:
-                data = source.read(PASSWORD_BYTES_MAX + 1)
-        except OSError as problem:
-            raise click.UsageError(f"The password file cannot be read: {problem}.") from None
-    elif stdin:
+        return read_password_file(file)
+    if stdin:
         data = sys.stdin.buffer.read(PASSWORD_BYTES_MAX + 1)
     elif sys.stdin.isatty():
         data = click.prompt(f"Password for {user}", hide_input=True, confirmation_prompt=True).encode()
@@ -48,6 +44,18 @@ def read_password(user: str, file: Path | None, stdin: bool) -> str:
         raise click.UsageError(
             "There is no terminal to ask for the password: use --password-stdin or --password-file."
         )
+    return _checked(data)
+
+
+def read_password_file(file: Path) -> str:
+    try:
+        with file.open("rb") as source:
+            return _checked(source.read(PASSWORD_BYTES_MAX + 1))
+    except OSError as problem:
+        raise click.UsageError(f"The password file cannot be read: {problem}.") from None
+
+
+def _checked(data: bytes) -> str:
     if len(data) > PASSWORD_BYTES_MAX:
         raise click.UsageError(f"The password is longer than {PASSWORD_BYTES_MAX} bytes.")
     try:

@@ -1,4 +1,4 @@
-"""`tidelog topics`: create, list, describe, alter; `deletion` has the others."""
+"""`tidelog topics`: create, list, describe, alter; `copying` and `deletion` have the others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidelog.cli.cluster.disks import disks
 from tidelog.cli.completion import complete_topics
 from tidelog.cli.output import bytes_text, counted, print_json, print_table
 from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs, run
+from tidelog.cli.topics.copying import copy
 from tidelog.cli.topics.deletion import delete, delete_records
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 WAIT_MS = 20
 
 
-@click.group(help="Create, list, describe, alter and delete topics.")
+@click.group(help="Create, list, describe, alter, copy and delete topics.")
 def topics() -> None:
     pass
 
@@ -303,6 +304,7 @@ async def _alter(
     click.echo(f"altered {name}: {', '.join(done)}")
 
 
+topics.add_command(copy)
 topics.add_command(delete)
 topics.add_command(delete_records)
 

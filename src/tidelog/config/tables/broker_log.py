@@ -79,9 +79,9 @@ log.index.size.max.bytes int 10485760 4.. built dynamic
   Default of the topic setting segment.index.bytes.
 log.initial.task.delay.ms long 30000 0.. built internal unlisted
   How long after the start retention is first looked at, unless its interval is shorter.
-log.local.retention.bytes long -2 -2.. dynamic of:tiers
+log.local.retention.bytes long -2 -2.. built dynamic
   Default of the topic setting local.retention.bytes.
-log.local.retention.ms long -2 -2.. dynamic of:tiers
+log.local.retention.ms long -2 -2.. built dynamic
   Default of the topic setting local.retention.ms.
 log.message.timestamp.after.max.ms long 3600000 0.. built dynamic
   Default of the topic setting message.timestamp.after.max.ms.
@@ -123,54 +123,54 @@ num.recovery.threads.per.data.dir int 2 1.. dynamic n/a:recovery
   Threads that check the logs of one folder at start and sync them at the end.
 num.replica.alter.log.dirs.threads int null n/a:threads
   Threads that move replicas between the folders of a broker.
-remote.fetch.max.wait.ms int 500 1.. dynamic of:tiers
+remote.fetch.max.wait.ms int 500 1.. built dynamic
   How long a fetch waits for remote storage.
-remote.list.offsets.request.timeout.ms long 30000 1.. dynamic of:tiers
+remote.list.offsets.request.timeout.ms long 30000 1.. built dynamic
   How long a search for offsets waits for remote storage.
-remote.log.index.file.cache.total.size.bytes long 1073741824 1.. dynamic of:tiers
-  Disk space for copies of the indexes of remote segments.
-remote.log.manager.copier.thread.pool.size int 10 1.. dynamic of:tiers
-  Threads that copy segments to remote storage.
-remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 1.. dynamic of:tiers
+remote.log.index.file.cache.total.size.bytes long 1073741824 1.. built dynamic
+  Memory for what is kept of the indexes of remote segments.
+remote.log.manager.copier.thread.pool.size int 10 1.. built dynamic
+  Segments that are copied to remote storage at the same time.
+remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 1.. built dynamic
   Bound on the bytes copied to remote storage in a second.
-remote.log.manager.copy.quota.window.num int 11 1.. of:tiers
+remote.log.manager.copy.quota.window.num int 11 1.. n/a:tier-window
   Windows kept to measure copying to remote storage.
-remote.log.manager.copy.quota.window.size.seconds int 1 1.. of:tiers
+remote.log.manager.copy.quota.window.size.seconds int 1 1.. n/a:tier-window
   Length of a window that measures copying to remote storage.
-remote.log.manager.expiration.thread.pool.size int 10 1.. dynamic of:tiers
-  Threads that delete expired remote segments.
-remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 1.. dynamic of:tiers
+remote.log.manager.expiration.thread.pool.size int 10 1.. built dynamic
+  Partitions whose expired remote segments are deleted at the same time.
+remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 1.. built dynamic
   Bound on the bytes read from remote storage in a second.
-remote.log.manager.fetch.quota.window.num int 11 1.. of:tiers
+remote.log.manager.fetch.quota.window.num int 11 1.. n/a:tier-window
   Windows kept to measure reading from remote storage.
-remote.log.manager.fetch.quota.window.size.seconds int 1 1.. of:tiers
+remote.log.manager.fetch.quota.window.size.seconds int 1 1.. n/a:tier-window
   Length of a window that measures reading from remote storage.
-remote.log.manager.follower.thread.pool.size int 2 1.. dynamic of:tiers
+remote.log.manager.follower.thread.pool.size int 2 1.. dynamic n/a:threads
   Threads that follow remote storage for replicas that do not lead.
-remote.log.manager.task.interval.ms long 30000 1.. of:tiers
+remote.log.manager.task.interval.ms long 30000 1.. built
   How often remote storage has its turn for a partition.
-remote.log.manager.thread.pool.size int 2 1.. of:tiers
+remote.log.manager.thread.pool.size int 2 1.. n/a:threads
   Threads shared by the tasks of remote storage.
-remote.log.metadata.custom.metadata.max.bytes int 128 0.. of:tiers
+remote.log.metadata.custom.metadata.max.bytes int 128 0.. n/a:plug-in
   Bound on what a remote storage plug-in may add to a segment's metadata.
-remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager of:tiers
+remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager n/a:manifests
   Class of the plug-in that keeps the metadata of remote segments.
-remote.log.metadata.manager.class.path string null of:tiers
+remote.log.metadata.manager.class.path string null n/a:manifests
   Where the plug-in for remote metadata is loaded from.
-remote.log.metadata.manager.impl.prefix string rlmm.config. of:tiers
+remote.log.metadata.manager.impl.prefix string rlmm.config. n/a:manifests
   Prefix of the settings handed to the plug-in for remote metadata.
-remote.log.metadata.manager.listener.name string null of:tiers
+remote.log.metadata.manager.listener.name string null n/a:manifests
   Listener that the plug-in for remote metadata connects to.
-remote.log.reader.max.pending.tasks int 100 1.. of:tiers
+remote.log.reader.max.pending.tasks int 100 1.. built
   Bound on reads of remote storage that wait for their turn.
-remote.log.reader.threads int 10 1.. dynamic of:tiers
-  Threads that read remote storage.
-remote.log.storage.manager.class.name string null of:tiers
+remote.log.reader.threads int 10 1.. built dynamic
+  Reads of remote storage at the same time.
+remote.log.storage.manager.class.name string null n/a:plug-in
   Class of the plug-in that holds remote segments.
-remote.log.storage.manager.class.path string null of:tiers
+remote.log.storage.manager.class.path string null n/a:plug-in
   Where the plug-in for remote segments is loaded from.
-remote.log.storage.manager.impl.prefix string rsm.config. of:tiers
+remote.log.storage.manager.impl.prefix string rsm.config. n/a:plug-in
   Prefix of the settings handed to the plug-in for remote segments.
-remote.log.storage.system.enable boolean false of:tiers
+remote.log.storage.system.enable boolean false built
   Run remote storage in this broker.
 """  # noqa: E501

@@ -11,7 +11,7 @@ delete.records.purgatory.purge.interval.requests int 1 n/a:purgatory
   How many finished waits for deleted records are kept before they are swept.
 fetch.purgatory.purge.interval.requests int 1000 n/a:purgatory
   How many finished waits for records are kept before they are swept.
-follower.fetch.last.tiered.offset.enable boolean false dynamic of:tiers
+follower.fetch.last.tiered.offset.enable boolean false built dynamic
   Let a new follower start where remote storage ends.
 follower.replication.throttled.rate long 9223372036854775807 0.. built dynamic unlisted
   Bytes per second that this broker copies as a follower, over all replicas that topic settings list as throttled.

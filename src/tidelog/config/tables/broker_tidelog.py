@@ -101,6 +101,12 @@ tidelog.oauthbearer.truststore.location string null built
   PEM file with the authorities that the token provider's certificate is checked against; if unset, those of the system.
 tidelog.open.files.max int 4096 64.. built
   Bound on open segment files; the least recently used files are closed.
+tidelog.remote.cache.bytes long 1073741824 1048576.. built dynamic
+  Disk space for what consumers read from remote storage, in the folder remote-cache of the first log directory.
+tidelog.remote.read.ahead.bytes int 8388608 1048576..134217728 built dynamic
+  Bytes that one request to remote storage reads ahead of a consumer.
+tidelog.remote.storage.url string null built
+  Object store for remote.log.storage.system.enable, as file:///folder, s3://bucket/prefix, gs://..., az://...
 tidelog.processes string 1 built
   Brokers that `tidelog serve` runs as one unit, each a process; auto: as many as the machine has cores, less one in eight.
 tidelog.processes.first int -1 -1.. built

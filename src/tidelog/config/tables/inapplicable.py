@@ -22,6 +22,8 @@ NOT_APPLICABLE = {
     "load-buffer": "Coordinators read their logs in pieces of fixed size when they load.",
     "append-buffer": "Coordinators write batches as they come, without a buffer that is kept for reuse.",
     "linger": "Coordinators append at once what has come in one turn of the event loop.",
+    "manifests": "Manifests in the object store say what is there: no topic has the metadata of remote segments.",
+    "tier-window": "Copies to remote storage and reads from there are spaced at the bounded rate: there are no windows.",
     "throttle-window": "Copying has an account that fills at the throttled rate, up to one second of it: no windows.",
     "dial": "A connection to another broker is given up after 1 s, so that a broker that is away is noticed soon.",
     "fetcher": "One connection to each leader carries the fetches of all partitions, one behind the other.",
@@ -34,7 +36,6 @@ NOT_APPLICABLE = {
 }
 
 FEATURES = {
-    "tiers": "tiered storage",
     "kerberos": "renewing Kerberos tickets by a schedule of its own",
     "oauth-assertion": "OAuth client assertions",
     "token-refresh": "refresh of logins by schedule",

@@ -13,6 +13,8 @@ compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer buil
   Codec that batches are kept in; producer keeps the one they came with.
 compression.zstd.level int 3 -131072..22 built
   Level used when this topic re-encodes batches with zstd.
+conditional.append.enable boolean false built unlisted
+  Refuse a batch when a key's version, or the end of the partition, is not what its headers tidelog.expected.* say.
 confluent.key.schema.validation boolean false built unlisted
   Take only records whose key names a schema that the registry has for this topic, in Confluent's framing.
 confluent.key.subject.name.strategy string io.confluent.kafka.serializers.subject.TopicNameStrategy io.confluent.kafka.serializers.subject.TopicNameStrategy|io.confluent.kafka.serializers.subject.RecordNameStrategy|io.confluent.kafka.serializers.subject.TopicRecordNameStrategy built unlisted
@@ -37,9 +39,9 @@ index.interval.bytes int 4096 0.. built
   Bytes of log between two entries of the offset index.
 leader.replication.throttled.replicas list "" built
   Replicas whose copying is throttled on the leader's side, as partition:broker; * for all of them.
-local.retention.bytes long -2 -2.. of:tiers
+local.retention.bytes long -2 -2.. built
   Bytes kept on the broker's disk once older segments are in remote storage; -2 means retention.bytes.
-local.retention.ms long -2 -2.. of:tiers
+local.retention.ms long -2 -2.. built
   Time kept on the broker's disk once older segments are in remote storage; -2 means retention.ms.
 max.compaction.lag.ms long 9223372036854775807 1.. built
   A record may stay uncompacted at most this long.
@@ -61,11 +63,11 @@ preallocate boolean false built
   Reserve the whole segment file when it is created.
 queue.groups list "" built unlisted
   Share groups that the topic is a queue for: they start at its first record, whatever share.auto.offset.reset says.
-remote.log.copy.disable boolean false of:tiers
+remote.log.copy.disable boolean false built
   Stop copying segments to remote storage.
-remote.log.delete.on.disable boolean false of:tiers
+remote.log.delete.on.disable boolean false built
   Delete remote segments when remote storage is switched off for the topic.
-remote.storage.enable boolean false of:tiers
+remote.storage.enable boolean false built
   Move older segments to remote storage.
 retention.bytes long -1 built
   Size of a partition above which its oldest segments are deleted; -1 is no limit.

@@ -134,7 +134,9 @@ def _checked_configs(configs: Mapping[str, str | None], config: BrokerConfig) ->
     for name, value in configs.items():
         if value is None:
             raise errors.InvalidConfig(f"Null value not supported for topic configs: {name}")
-    TopicConfig.of(configs, config.topic_defaults).check()
+    parsed = TopicConfig.of(configs, config.topic_defaults)
+    parsed.check()
+    parsed.check_remote_change(None, config.remote_log_storage_system_enable)
     return {name: value for name, value in configs.items() if value is not None}
 
 

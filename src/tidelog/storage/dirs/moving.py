@@ -138,12 +138,13 @@ class Move:
     def _next(self) -> Slice | None:
         """What to copy next.  Records may have been deleted since the last time, or cut: then all is copied again."""
         source, copy = self._from, self._to
-        if copy.end < source.start or self.cut:
+        start = max(source.start, source.segments.first.base)  # what is in remote storage stays there
+        if copy.end < start or self.cut:
             self._cuts = source.state.cuts
             # The log may start in the middle of a batch, which comes whole.
-            first = source.reader.read(source.start, 1, source.end)
-            copy.restart_at(source.start if first is None else _first_header(first).base_offset)
-        return source.reader.read(max(copy.end, source.start), CHUNK_BYTES, source.end)
+            first = source.reader.read_local(start, 1, source.end)
+            copy.restart_at(start if first is None else _first_header(first).base_offset)
+        return source.reader.read_local(max(copy.end, start), CHUNK_BYTES, source.end)
 
     def _append(self, data: bytes) -> None:
         """Batches of one leader epoch at a time, as `Log.append` wants them.  Bytes that rotted are not copied."""

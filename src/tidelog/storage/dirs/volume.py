@@ -17,6 +17,7 @@ from tidelog.storage.dirs import identity
 from tidelog.storage.disk import Disk
 from tidelog.storage.flush.flusher import Flusher
 from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.tiers.tiers import Tiers
 from tidelog.types import TopicPartition
 
 # A full disk is the operator's to empty: what is on it is whole, so its logs stay readable and come back by
@@ -70,6 +71,8 @@ class Volume:
     """Logs with bytes that rotted."""
     suspects: dict[TopicPartition, int | None] = field(default_factory=dict)
     """Logs whose bytes somebody could not make sense of, and the offset; None for all of it.  `scrubber` checks them."""
+    tiers: Tiers | None = None
+    """Remote storage, if this broker has one."""
     told_ms: int | None = None
     """When a full disk, or a limit of the process, was last written to the log."""
 

@@ -70,7 +70,7 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
         scanning.load(active)
     except CorruptMessage as problem:
         raise Torn(str(problem)) from problem
-    start = max(start, segments[0].base)
+    start = log_start(config, start, segments[0].base)
     end = max(active.end, start)
     epochs = read_epochs(disk, folder)
     epochs.truncate_to(end)
@@ -79,6 +79,12 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
     if known_to < end:
         snapshots.complete(producers, Segments(segments), known_to, end)
     return Loaded(segments, epochs, producers, bad, start, end, recovery_point, created, known_to < end)
+
+
+def log_start(config: TopicConfig, start: int, first: int) -> int:
+    """Where a log starts whose directory remembers `start` and whose first segment begins at `first`: what lies between
+    is in remote storage, or was deleted."""
+    return start if config.remote_storage_enable else max(start, first)
 
 
 def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: TopicConfig) -> list[Segment]:

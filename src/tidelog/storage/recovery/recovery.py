@@ -30,7 +30,7 @@ from tidelog.storage.integrity.damage import BadRange
 from tidelog.storage.integrity.scan import CHUNK_BYTES, next_whole, plausible, whole_batches
 from tidelog.storage.leader_epochs import Epochs
 from tidelog.storage.producer_state import snapshots
-from tidelog.storage.recovery.loading import list_segments, read_damage, read_epochs, scan_folder
+from tidelog.storage.recovery.loading import list_segments, log_start, read_damage, read_epochs, scan_folder
 from tidelog.storage.segments import scanning
 from tidelog.storage.segments.index import CorruptIndex
 from tidelog.storage.segments.segment import Segment
@@ -115,7 +115,7 @@ class Recovery:
             if oldest == first and not segment.indexes.transactions.sane(segment.base):
                 oldest = number
         end = self._scan_from(first)
-        report.start = max(start, segments.first.base)
+        report.start = log_start(self._config, start, segments.first.base)
         report.end = max(end, report.start)
         report.recovery_point = end
         self._epochs.truncate_to(report.end)

@@ -22,6 +22,7 @@ from tidelog.broker.handlers.produce.produce import (
 )
 from tidelog.metadata.topics.names import INTERNAL
 from tidelog.record.codecs import Codec
+from tidelog.replication import key_versions
 from tidelog.replication.acceptance import Accepted
 from tidelog.replication.partition import HostedPartition
 
@@ -62,8 +63,12 @@ def produce_opened(request: ProduceInFlight, caller: ProduceCaller) -> Answer:
         opened[batch.start] = result
         bytes_left -= result.expanded_bytes or FAILED_BYTES
     left = unopened[len(opened) :]
+    unread = any(
+        key_versions.knows_keys(batch.partition) and batch.partition.key_versions is None
+        for batch in unopened
+    )
     validation = request.services.registry.validation
-    if not left and (not validation.topics or _schemas_known(request, unopened, opened)):
+    if not left and not unread and (not validation.topics or _schemas_known(request, unopened, opened)):
         verdicts = {start: result.verdict for start, result in opened.items()}
         return produce_unheld(request._replace(opened=verdicts))
     caller.pause()
@@ -92,7 +97,7 @@ def _unopened(request: ProduceInFlight) -> Iterator[UnopenedBatch]:
                 continue  # nothing is opened for those who may not write it
             codec = frame[start + CODEC_AT] & _CODEC_BITS
             recodes = rules.recodes(codec)
-            if rules.validated or recodes or rules.opens(codec):
+            if rules.validated or rules.conditional or recodes or rules.opens(codec):
                 of_keys = _of_keys(partition) if rules.validated else ()
                 yield UnopenedBatch(
                     start, size, partition, of_keys, recodes and rules.codec is not Codec.NONE
@@ -138,6 +143,8 @@ async def _append_later(
     verdicts: dict[int, Accepted | errors.TidelogError] = {
         start: result.verdict for start, result in opened.items()
     }
+    for batch in unopened:
+        await key_versions.load(batch.partition)
     if any(batch.of_keys for batch in unopened):
         await _check_schemas(request, unopened, opened, verdicts)
     return produce_unheld(request._replace(opened=verdicts))

@@ -1,11 +1,11 @@
-"""`--command-config`: a properties file with the security settings of a client, under the names of Kafka's Java client or
-of librdkafka."""
+"""The security settings of a command: `--command-config`, a properties file under the names of Kafka's Java client or of
+librdkafka, and above it the options for TLS and the log-in."""
 
 from __future__ import annotations
 
 import ssl
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,12 @@ _KNOWN = {
     *("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id"),
     *("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret"),
 }
+_SAME = (
+    _TRUST,
+    _CERTIFICATE,
+    ("sasl.mechanism", "sasl.mechanisms"),
+    ("sasl.username", _JAAS),
+)
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _BASIC = ("schema.registry.basic.auth.user.info", "basic.auth.user.info")
 _BEARER = ("schema.registry.bearer.auth.token", "bearer.auth.token")
@@ -55,29 +61,62 @@ class RegistryLogin:
     """The log-in is the one for brokers: it was not given for this registry, and must not leave in plain text."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientLogin:
+    """How a command connects.  What is wrong with it ends as a click.BadParameter, which never shows a password."""
+
+    file: Path | None = None
+    tls: bool | None = None
+    """None: what the file says, and TLS where an option needs TLS."""
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Above those of the file, under the same names."""
+
+    def security(self) -> Security | None:
+        """None for a connection with neither TLS nor a log-in."""
+        return self._made(_broker_security)
+
+    def registry_login(self) -> RegistryLogin:
+        """`basic.auth.user.info` or `bearer.auth.token` of the file, and if neither is there, what brokers get."""
+        return self._made(_registry_login)
+
+    def _made(self, make: Callable[[dict[str, str]], T]) -> T:
+        from tidelog.errors import TidelogError
+
+        where = "TLS and log-in" if self.file is None else str(self.file)
+        try:
+            return make(self._merged())
+        except OSError as problem:
+            name = where if problem.filename is None else problem.filename
+            raise click.BadParameter(f"{name}: {(problem.strerror or str(problem)).lower()}") from None
+        except UnicodeDecodeError:
+            raise click.BadParameter(f"{where} is not UTF-8 text") from None
+        except (TidelogError, ValueError) as problem:
+            raise click.BadParameter(f"{where}: {problem}") from None
+
+    def _merged(self) -> dict[str, str]:
+        from tidelog.config.listener_security import PROTOCOLS
+        from tidelog.config.properties import parse_properties
+
+        of_file = {} if self.file is None else parse_properties(self.file.read_text(encoding="utf-8"))
+        if self.tls is None and not self.settings:
+            return of_file
+        # The file may use another of the names that mean the same, or name a user in a JAAS entry.
+        hidden = {name for names in _SAME if any(same in self.settings for same in names) for name in names}
+        merged = {name: value for name, value in of_file.items() if name not in hidden} | dict(self.settings)
+        protocol = of_file.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in PROTOCOLS:
+            return of_file  # refused below, in these words
+        encrypts = protocol.endswith("SSL") or any(name.startswith("ssl.") for name in self.settings)
+        logs_in = protocol.startswith("SASL") or any(name.startswith("sasl.") for name in self.settings)
+        if self.tls is not None:
+            encrypts = self.tls
+        merged["security.protocol"] = ("SASL_" if logs_in else "") + ("SSL" if encrypts else "PLAINTEXT")
+        return merged
+
+
 def read_security(path: Path) -> Security | None:
-    """None when the file asks for neither TLS nor a log-in; a click.BadParameter says what is wrong, never a password."""
-    return _read(path, _broker_security)
-
-
-def read_registry_login(path: Path) -> RegistryLogin:
-    """From the same file: `basic.auth.user.info` or `bearer.auth.token`, and if neither is there, what brokers get."""
-    return _read(path, _registry_login)
-
-
-def _read(path: Path, made: Callable[[dict[str, str]], T]) -> T:
-    from tidelog.config.properties import parse_properties
-    from tidelog.errors import TidelogError
-
-    try:
-        return made(parse_properties(path.read_text(encoding="utf-8")))
-    except OSError as problem:
-        where = path if problem.filename is None else problem.filename
-        raise click.BadParameter(f"{where}: {(problem.strerror or str(problem)).lower()}") from None
-    except UnicodeDecodeError:
-        raise click.BadParameter(f"{path} is not UTF-8 text") from None
-    except (TidelogError, ValueError) as problem:
-        raise click.BadParameter(f"{path}: {problem}") from None
+    """Of a file alone."""
+    return ClientLogin(path).security()
 
 
 def _registry_login(settings: dict[str, str]) -> RegistryLogin:

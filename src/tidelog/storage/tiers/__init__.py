@@ -1,0 +1,1 @@
+"""Cold storage of logs: copies of sealed segments in an object store (KIP-405)."""
