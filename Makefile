@@ -57,9 +57,13 @@ deep: tools ## long runs: many seeds, faults, new examples for properties, known
 	$(BIN)/python tools/vulnerabilities.py
 	TIDELOG_NEW_EXAMPLES=1 $(BIN)/pytest -n $(JOBS) tests/unit tests/property
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m deep --timeout 3600 tests
+	CONFORMANCE=secured $(BIN)/pytest -n $(JOBS) --dist loadgroup tests/conformance
 
 conformance-kafka: tools ## the conformance suite against Apache Kafka (jars through Maven)
 	CONFORMANCE=kafka $(BIN)/pytest -n 2 tests/conformance
+
+conformance-secured: tools ## the conformance suite against a broker with TLS, log-ins and an authorizer
+	CONFORMANCE=secured $(BIN)/pytest -n $(JOBS) --dist loadgroup tests/conformance
 
 bench: dev ## figures, side by side with Apache Kafka when its jars are there
 	$(BIN)/python -m bench
@@ -89,4 +93,4 @@ requirements: dev ## resolve requirements.txt and requirements-dev.txt anew
 clean: ## remove what was built
 	rm -rf $(VENV) build dist src/*.egg-info src/tidelog/_speed/*/*.c src/tidelog/_speed/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup dev build run tools check test deep conformance-kafka bench wheel docs requirements clean
+.PHONY: help setup dev build run tools check test deep conformance-kafka conformance-secured bench wheel docs requirements clean

@@ -74,7 +74,7 @@ class SecuredSuiteBroker(TidelogBroker):
             "ssl.keystore.location": str(self.home / "broker.pem"),
             "ssl.truststore.location": str(self.home / "ca.pem"),
             "authorizer.class.name": "tidelog",
-            "super.users": f"User:{USER}",
+            "super.users": f"{self.settings.get('super.users', '')};User:{USER}".strip(";"),
             "tidelog.http.ssl": "true",
             "tidelog.audit.topic": "",
         }

@@ -213,6 +213,22 @@ def test_changes_are_recorded_with_what_was_changed_and_by_whom(broker: SecuredB
     assert event["reason"] == "TOPIC_ALREADY_EXISTS"
 
 
+def test_offsets_of_a_group_that_somebody_else_moves_are_recorded(broker: SecuredBroker) -> None:
+    place = tidelog.TopicPartition("open", 0)
+    with tidelog.Consumer("open", bootstrap_servers=broker.at("PLAIN"), group_id="moved") as consumer:
+        wait_until(lambda: consumer.poll(100) or consumer.assignment(), SECONDS, "it is a member")
+        consumer.commit({place: 0})
+    with admin_of(broker) as admin:
+        admin.alter_group_offsets("moved", {place: 0})
+        admin.alter_group_offsets("of-nobody", {place: 0})
+        admin.alter_group_offsets("moved", {place: 1})
+    reset = {"resource_type": "GROUP", "resource": "moved", "operation": "OffsetCommit"}
+    recorded(broker, change={"offsets": {"open": {"0": 1}}}, **reset)
+    found = [event for event in events(broker) if event["operation"] == "OffsetCommit"]
+    assert [event["change"] for event in found] == [{"offsets": {"open": {"0": at}}} for at in (0, 1)]
+    assert {(event["principal"], event["resource"]) for event in found} == {("User:ANONYMOUS", "moved")}
+
+
 def test_changes_over_http_are_of_the_user_of_the_request(broker: SecuredBroker) -> None:
     with admin_of(broker) as admin:
         admin.create_acls([acl("User:ann", "all", "topic", "over-http", prefixed=True)])

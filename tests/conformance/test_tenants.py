@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -446,3 +447,22 @@ def test_a_scraper_of_a_tenant_sees_what_the_tenant_uses(shared: SecureBroker) -
     everything = ask(shared, "GET", "/metrics", tokens("root")).text
     assert 'mq_tenant_stored_bytes{tenant="zeta"}' in everything and "mq_bytes_in_total" in everything
     assert ask(shared, "GET", "/metrics", tokens("gone/eve")).status == 403
+
+
+def test_the_end_of_a_tenant_takes_its_subjects_along(shared: SecureBroker, tmp_path: Path) -> None:
+    config = tmp_path / "ann.properties"
+    config.write_text(f"basic.auth.user.info=root:{PASSWORDS['root']}\n")
+    on = ("--bootstrap", shared.bootstrap, "--command-config", str(config))
+    with_registry = (*on, "--registry", f"http://{shared.http}")
+    part = {"type": "record", "name": "Part", "fields": []}
+    whole = {"type": "record", "name": "Whole", "fields": [{"name": "part", "type": "Part"}]}
+    reference = {"name": "Part", "subject": "ending.part-value", "version": 1}
+    ok("tenants", "create", "ending", *on)
+    register(shared, "root", "ending.part-value", part)
+    register(shared, "root", "ending.whole-value", whole, references=[reference])
+    register(shared, "root", "endings.other-value", part)
+    assert "2 schema subjects" in failed("tenants", "delete", "ending", *with_registry)
+    gone = json.loads(ok("tenants", "delete", "ending", "--with-data", "--json", *with_registry))
+    assert gone["subjects"] == ["ending.part-value", "ending.whole-value"]
+    left = json.loads(ask(shared, "GET", "/subjects?deleted=true", tokens("root")).text)
+    assert "endings.other-value" in left and not [subject for subject in left if "ending." in subject]

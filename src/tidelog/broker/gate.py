@@ -75,6 +75,11 @@ class Gate:
         """False: the session may do everything."""
         return self._authorizer() is not None or self.tenant(session) is not None
 
+    @property
+    def generation(self) -> object:
+        """Another object once ACLs or super users have changed."""
+        return self._authorizer()
+
     def tenant(self, session: Session) -> Tenant | None:
         """None: the session is of no tenant, and sees the whole cluster."""
         tenancy = session.tenancy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from tidelog.broker.session import Session
 from tidelog.broker.telemetry.client_metrics import ClientMetrics
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
+from tidelog.groups.topic_viewer import TopicViewer
 from tidelog.types import NodeId
 from tidelog.wire.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
@@ -150,6 +152,16 @@ class Context:
     def sees(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """For what is left out of an answer, and for rights of which another one will do as well."""
         return self.services.gate.sees(self.session, operation, kind, name)
+
+    @property
+    def topic_viewer(self) -> TopicViewer | None:
+        """Which topics the client may know of; None: all."""
+        gate = self.services.gate
+        if not gate.authorizes(self.session):
+            return None
+        return TopicViewer(
+            partial(gate.sees, self.session, AclOperation.DESCRIBE, AclResourceType.TOPIC), gate.generation
+        )
 
     def check(self, operation: AclOperation, kind: AclResourceType, name: str) -> None:
         """Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ..."""

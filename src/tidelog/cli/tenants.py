@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import click
 
@@ -289,30 +290,77 @@ def _used(
 @tenants.command(
     help=command_help(
         "Delete a tenant, which must be empty: without topics, groups, users and ACLs.  With --with-data these "
-        "are deleted first; connections of its users may do nothing from then on.  Subjects stay: "
-        "delete them with `tidelog schemas delete` first.",
+        "are deleted first; connections of its users may do nothing from then on.  Schema subjects "
+        "are looked at with --registry, and stay without it: the next tenant of this name would see them.",
         """
 tidelog tenants delete acme
-tidelog tenants delete acme --with-data
+tidelog tenants delete acme --with-data --registry http://127.0.0.1:8090
 """,
-        '{"deleted": NAME, "topics": [NAME], "groups": [NAME], "users": [NAME], "acls": NUMBER}',
+        '{"deleted": NAME, "topics": [NAME], "groups": [NAME], "users": [NAME], "acls": NUMBER, "subjects": [NAME]}',
     )
 )
 @click.argument("name", callback=_name)
 @click.option("--with-data", is_flag=True, help="Delete its topics, groups, users, quotas and ACLs as well.")
+@click.option(
+    "--registry",
+    metavar="URL[,...]",
+    help="The HTTP port of any broker: the tenant's schema subjects count, too, and --with-data deletes them for good.",
+)
 @broker_options
-def delete(session: CommandSession, name: str, with_data: bool) -> None:
-    gone = run(_delete(session, name, with_data))
+def delete(session: CommandSession, name: str, with_data: bool, registry: str | None) -> None:
+    subjects = None if registry is None else _TenantSubjects(session, registry, name)
+    gone = run(_delete(session, name, with_data, subjects))
     if session.json:
         print_json(gone)
         return
     click.echo(
         f"{name}: deleted, with {len(gone['topics'])} topics, {len(gone['groups'])} groups, {len(gone['users'])} users and "
-        f"{gone['acls']} ACLs"
+        f"{gone['acls']} ACLs" + f", and {len(gone['subjects'])} subjects" * (registry is not None)
     )
 
 
-async def _delete(session: CommandSession, name: str, with_data: bool) -> dict[str, Any]:
+class _TenantSubjects:
+    """Of the schema registry, soft-deleted ones included."""
+
+    def __init__(self, session: CommandSession, urls: str, name: str) -> None:
+        from tidelog.cli.schemas import RegistrySession
+
+        self._asking = RegistrySession(urls, session.timeout_ms, session.json, session.login.registry_login())
+        self._prefix = prefix_of(name)
+
+    def names(self) -> list[str]:
+        subjects = self._asking.ask("GET", "/subjects?subjectPrefix=:*:&deleted=true")
+        return sorted(subject for subject in subjects if self._owns(subject))
+
+    def _owns(self, subject: str) -> bool:
+        """A subject of another context is `:.CONTEXT:NAME`."""
+        name = subject.split(":", 2)[2] if subject.startswith(":") else subject
+        return name.startswith(self._prefix)
+
+    def delete(self) -> list[str]:
+        """For good.  A subject that another one refers to goes after that one."""
+        live = set(self._asking.ask("GET", "/subjects?subjectPrefix=:*:"))
+        wanted = all_subjects = self.names()
+        while wanted:
+            refused: dict[str, Failure] = {}
+            for subject in wanted:
+                path = f"/subjects/{quote(subject, safe='')}"
+                try:
+                    if subject in live:
+                        self._asking.ask("DELETE", path)
+                        live.discard(subject)
+                    self._asking.ask("DELETE", f"{path}?permanent=true")
+                except Failure as problem:
+                    refused[subject] = problem
+            if len(refused) == len(wanted):
+                raise next(iter(refused.values()))
+            wanted = list(refused)
+        return all_subjects
+
+
+async def _delete(
+    session: CommandSession, name: str, with_data: bool, subjects: _TenantSubjects | None
+) -> dict[str, Any]:
     prefix, users_prefix = prefix_of(name), name + USER_SEPARATOR
     async with session.admin() as admin:
         await _values(admin, name)
@@ -320,7 +368,7 @@ async def _delete(session: CommandSession, name: str, with_data: bool) -> dict[s
         own_users = {user: held for user, held in users.items() if user.startswith(users_prefix)}
         groups = [group.group_id for group in await admin.list_groups() if group.group_id.startswith(prefix)]
         topics = [topic.name for topic in await admin.list_topics() if topic.name.startswith(prefix)]
-        acls = 0
+        acls, own_subjects = 0, [] if subjects is None else subjects.names()
         if with_data:
             # First of all nobody can log in, or make something new.
             for user, held in own_users.items():
@@ -339,10 +387,20 @@ async def _delete(session: CommandSession, name: str, with_data: bool) -> dict[s
                 await admin.delete_topics(topics)
             if groups:
                 await admin.delete_groups(groups)
-        elif groups:
-            raise Failure(f"Tenant {name!r} is not empty: it has {len(groups)} groups.  Use --with-data.")
+            if subjects is not None:
+                own_subjects = subjects.delete()
+        elif groups or own_subjects:
+            kind, count = ("groups", len(groups)) if groups else ("schema subjects", len(own_subjects))
+            raise Failure(f"Tenant {name!r} is not empty: it has {count} {kind}.  Use --with-data.")
         await admin.alter_client_quotas({QuotaEntity(tenant=name): {ENABLED: None}})
-    return {"deleted": name, "topics": topics, "groups": groups, "users": list(own_users), "acls": acls}
+    return {
+        "deleted": name,
+        "topics": topics,
+        "groups": groups,
+        "users": list(own_users),
+        "acls": acls,
+        "subjects": own_subjects,
+    }
 
 
 async def _delete_acls(admin: Admin, name: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from typing import Any
 
 from tidelog.config.amqp import AMQP_PROTOCOLS, kafka_listeners
@@ -225,6 +226,7 @@ class BrokerConfig:
     tidelog_http_body_bytes_max: int = 16_777_216
     tidelog_http_connections_max: int = 256
     tidelog_http_hosts: tuple[str, ...] = ()
+    tidelog_http_trusted_proxies: tuple[str, ...] = ()
     tidelog_http_listen: tuple[str, int] = ("127.0.0.1", 8090)
     tidelog_http_metrics_token_file: str | None = None
     tidelog_http_oidc_client_id: str | None = None
@@ -438,6 +440,13 @@ class BrokerConfig:
                     "tidelog.http.authentication=required"
                 )
         connection_overrides(self.max_connections_per_ip_overrides)
+        for proxy in self.tidelog_http_trusted_proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise InvalidConfig(
+                    f"tidelog.http.trusted.proxies has {proxy!r}, which is no address and no network as 10.0.0.0/8"
+                ) from None
         if self.authorizer_class_name not in ("", *AUTHORIZERS):
             raise InvalidConfig(
                 f"authorizer.class.name cannot be {self.authorizer_class_name!r}: it must be {' or '.join(AUTHORIZERS)}"

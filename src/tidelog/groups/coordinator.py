@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig, GroupConfig
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.coordination.timers import Timers
+from tidelog.groups.classic.group import ClassicGroup
 from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.state_machine import GroupStateMachine
@@ -77,6 +79,14 @@ class Groups:
         """The shard that holds the group's state; raises the protocol's error if another broker leads the shard, or if
         it is loading or does not exist yet."""
         return self.coordinator.shard(group_id)
+
+    def has_had_members(self, group_id: str) -> bool:
+        """False also where another broker knows."""
+        try:
+            group = self.shard(group_id).machine.groups.get(group_id)
+        except errors.TidelogError:
+            return False
+        return group is not None and not (isinstance(group, ClassicGroup) and group.is_simple)
 
     def _shape(self) -> TopicShape:
         config = self.config

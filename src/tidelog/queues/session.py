@@ -100,8 +100,8 @@ class QueueSession:
         delivered = []
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                delivered += task.result()
+            for task in tasks:
+                delivered += task.result() if task in done else ()
         finally:
             for task in tasks:
                 task.cancel()

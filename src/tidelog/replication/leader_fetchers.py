@@ -51,9 +51,14 @@ class LeaderFetchers:
 
     async def run(self) -> None:
         """For ever; cancelled by its owner."""
-        async with asyncio.TaskGroup() as fetchers:
-            for fetcher in (self._in_sync, self._behind):
-                fetchers.create_task(fetcher.run())
+        # A TaskGroup would end them in the order of their addresses in memory.
+        fetchers = [asyncio.create_task(fetcher.run()) for fetcher in (self._in_sync, self._behind)]
+        try:
+            await asyncio.gather(*fetchers)
+        finally:
+            for fetcher in fetchers:
+                fetcher.cancel()
+            await asyncio.gather(*fetchers, return_exceptions=True)
 
 
 def _key(partition: HostedPartition) -> Key:

@@ -99,6 +99,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._readable = _ReadableDescriptors()
         self._writers: dict[int, asyncio.Handle] = {}
         self._buried: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._tasks_made = 0
+        self._numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
         self._aside: dict[Process, list[asyncio.Handle]] = {}  # the callbacks of paused processes
         self._generators: dict[int, Process] = {}  # by id: a weak reference is gone before the finalizer runs
         self._selector = self  # the base class asks `select` what is ready
@@ -224,6 +226,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = super().create_task(coro, **options)
+        self._tasks_made += 1
+        self._numbers[task] = self._tasks_made
         context = options.get("context")
         process = running_process.get() if context is None else context.get(running_process)
         if process is not None and process.dead:
@@ -234,7 +238,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def living_tasks(self) -> list[asyncio.Task[Any]]:
         tasks = [task for task in asyncio.all_tasks(self) if task not in self._buried]
-        return sorted(tasks, key=lambda task: task.get_name())
+        return sorted(tasks, key=self._numbers.__getitem__)
 
     def pause(self, process: Process) -> None:
         """Pauses a process until `go_on`, as after SIGSTOP: time passes, and what others send waits."""
@@ -258,7 +262,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 del watched[number]
         context = contextvars.copy_context()
         context.run(running_process.set, process)
-        for task in sorted(process.tasks, key=lambda task: (len(task.get_name()), task.get_name())):
+        for task in sorted(process.tasks, key=self._numbers.__getitem__):
             context.run(self._bury_task, task)
 
     def _asyncgen_firstiter_hook(self, generator: Any) -> None:

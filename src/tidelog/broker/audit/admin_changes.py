@@ -236,6 +236,22 @@ def _deleted_offsets(request: Any, context: Context) -> Iterable[AdminChange]:
     yield AdminChange(GROUP, request.group_id, {"offsets_deleted": topics})
 
 
+def _reset_offsets(request: Any, context: Context) -> Iterable[AdminChange]:
+    """A commit that no member makes, to a group that has or had members: that moves its consumers.  Consumers that assign
+    their partitions themselves commit in this way, too; their groups never have members."""
+    if request.generation_id_or_member_epoch >= 0 or not context.services.groups.has_had_members(
+        request.group_id
+    ):
+        return
+    images = context.services.image()
+    offsets = {}
+    for topic in request.topics:
+        known = None if topic.name else images.topic_by_id(topic.topic_id)
+        name = topic.name or (str(topic.topic_id) if known is None else known.name)
+        offsets[name] = {str(part.partition_index): part.committed_offset for part in topic.partitions}
+    yield AdminChange(GROUP, request.group_id, {"offsets": offsets})
+
+
 def _altered_share_offsets(request: Any, context: Context) -> Iterable[AdminChange]:
     offsets = {
         topic.topic_name: {str(part.partition_index): part.start_offset for part in topic.partitions}
@@ -311,6 +327,7 @@ CHANGES: dict[str, tuple[Changes, Codes]] = {
     "RemoveRaftVoter": (_removed_voter, _whole),
     "UpdateFeatures": (_updated_features, _first_codes("results", "feature")),
     "DeleteGroups": (_deleted_groups, _first_codes("results", "group_id")),
+    "OffsetCommit": (_reset_offsets, _whole),
     "OffsetDelete": (_deleted_offsets, _whole),
     "AlterShareGroupOffsets": (_altered_share_offsets, _whole),
     "DeleteShareGroupOffsets": (_deleted_share_offsets, _whole),
@@ -318,9 +335,8 @@ CHANGES: dict[str, tuple[Changes, Codes]] = {
 
 # What clients do with data, and what members of groups and transactions do.
 _OF_CLIENTS = """
-Produce Fetch OffsetCommit JoinGroup Heartbeat LeaveGroup SyncGroup ConsumerGroupHeartbeat ShareGroupHeartbeat
-StreamsGroupHeartbeat ShareFetch ShareAcknowledge InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn TxnOffsetCommit
-PushTelemetry
+Produce Fetch JoinGroup Heartbeat LeaveGroup SyncGroup ConsumerGroupHeartbeat ShareGroupHeartbeat StreamsGroupHeartbeat
+ShareFetch ShareAcknowledge InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn TxnOffsetCommit PushTelemetry
 """
 # What brokers do for each other.
 _OF_BROKERS = """

@@ -11,6 +11,7 @@ from itertools import islice
 from uuid import UUID
 
 from tidelog import errors
+from tidelog.broker.handlers.access.controller_mutations import Mutations
 from tidelog.broker.services import Context
 from tidelog.metadata.elections.elections import awaited
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
@@ -37,13 +38,15 @@ _NO_ID = UUID(int=0)
 NO_LEADER = -1
 # All that an ACL could allow, as bits: what a client may do where there are no ACLs.
 _TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+_NEVER_STRICT = 1 << 15  # a client that looks for a topic is throttled, not refused
 _CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
 async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     services = context.services
+    mutations = Mutations(context, _NEVER_STRICT)
     try:
-        topics = await _topics(request, context)
+        topics = await _topics(request, context, mutations)
     except errors.InvalidRequest as problem:
         return _refused(request, problem)
     if context.version >= 8 and request.include_topic_authorized_operations:
@@ -52,6 +55,7 @@ async def metadata(request: MetadataRequest, context: Context) -> MetadataRespon
                 topic.topic_authorized_operations = _TOPIC_OPERATIONS
     image = services.image()
     response = MetadataResponse(
+        throttle_time_ms=mutations.throttle_ms,
         brokers=_brokers(image, context.listener),
         cluster_id=image.cluster_id,
         controller_id=NO_LEADER if image.controller is None else image.controller,
@@ -71,7 +75,9 @@ def _refused(request: MetadataRequest, problem: errors.InvalidRequest) -> Metada
     return MetadataResponse(controller_id=NO_LEADER, topics=topics)
 
 
-async def _topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
+async def _topics(
+    request: MetadataRequest, context: Context, mutations: Mutations
+) -> list[MetadataResponseTopic]:
     image = context.services.image()
     if request.topics is None or (context.version == 0 and not request.topics):
         return [_described(topic, image, context.listener) for topic in image.topics.values()]
@@ -91,7 +97,7 @@ async def _topics(request: MetadataRequest, context: Context) -> list[MetadataRe
         else:
             missing[requested.name] = None
     allowed = request.allow_auto_topic_creation and context.services.config().auto_create_topics_enable
-    async for name, answer in _missing(missing, allowed, context):
+    async for name, answer in _missing(missing, allowed, context, mutations):
         answers[name] = answer
     return list(answers.values())
 
@@ -104,7 +110,7 @@ def _by_id(topic_id: UUID, image: Image, listener: str) -> MetadataResponseTopic
 
 
 async def _missing(
-    names: Iterable[str], create: bool, context: Context
+    names: Iterable[str], create: bool, context: Context, mutations: Mutations
 ) -> AsyncIterator[tuple[str, MetadataResponseTopic]]:
     """Answers for topics that are not there, after trying to create them where that is wanted."""
     services = context.services
@@ -116,6 +122,8 @@ async def _missing(
                 (made,) = await services.controller.create_topics([TopicSpec(name)])
                 if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
                     raise made
+                if not isinstance(made, errors.TidelogError):
+                    _auto_created(name, context, mutations)
                 topic = services.image().topics.get(name)
                 if topic is not None:
                     yield name, _described(topic, services.image(), context.listener)
@@ -123,6 +131,13 @@ async def _missing(
         except errors.TidelogError as refusal:
             problem = refusal
         yield name, MetadataResponseTopic(error_code=problem.code, name=name, is_internal=name in INTERNAL)
+
+
+def _auto_created(name: str, context: Context, mutations: Mutations) -> None:
+    partitions = context.services.config().num_partitions
+    mutations.charge(partitions)
+    change = {"auto_created": True, "partitions": partitions}
+    context.services.gate.audit.changed(context.session, "Metadata", "TOPIC", name, change, None)
 
 
 def _brokers(image: Image, listener: str) -> list[MetadataResponseBroker]:

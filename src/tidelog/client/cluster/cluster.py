@@ -89,7 +89,7 @@ class Cluster:
                 dialling[self._connections.dial(address)] = address
             stagger_s = STAGGER_MS / 1000 if addresses else None
             done, _ = await asyncio.wait(dialling, timeout=stagger_s, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            for task in [task for task in dialling if task in done]:
                 address = dialling.pop(task)
                 problem = task.exception()
                 if problem is None:

@@ -31,6 +31,8 @@ tidelog.http.connections.max int 256 8.. built
   Bound on open HTTP connections; further connections are answered with status 503.
 tidelog.http.hosts list "" built
   Host names that HTTP requests may name, besides addresses, localhost and the broker's own names; * allows any name.
+tidelog.http.trusted.proxies list "" built
+  Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto say where requests come from.
 tidelog.http.listen string 127.0.0.1:8090 built
   Address of the HTTP port, as host:port; port 0 picks a free port.
 tidelog.http.metrics.token.file string null built

@@ -70,6 +70,9 @@ class HttpServer:
                     if isinstance(listening, HandshakeListener)
                     else lambda address: None,
                 ),
+                # Without a proxy that is named, the header is a client's own word.
+                proxy_headers=bool(around.config.tidelog_http_trusted_proxies),
+                forwarded_allow_ips=list(around.config.tidelog_http_trusted_proxies),
                 log_config=None,
                 access_log=False,
                 log_level="warning",

@@ -44,6 +44,7 @@ from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER, STREAMS
 from tidelog.groups.held_heartbeats import HeldAnswer, HeldHeartbeats, Hold
 from tidelog.groups.state_machine import GroupStateMachine
+from tidelog.groups.topic_viewer import TopicViewer
 from tidelog.replication.commit_status import Appended
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -68,6 +69,8 @@ class MemberConnection(NamedTuple):
     client_host: str
     version: int
     hold: Hold
+    viewer: TopicViewer | None = None
+    """None: the client may know of every topic."""
 
 
 class ClassicGroups:

@@ -114,9 +114,10 @@ class ConsumerGroups:
     ) -> tuple[HeartbeatResult, Appended | None]:
         facts = self.driver.facts(request.group_id)
         draft, was = self._draft(shard, request, facts)
-        result = member_heartbeat(draft, request, caller.client_id, caller.client_host, facts)
+        result = member_heartbeat(draft, request, caller.client_id, caller.client_host, facts, caller.viewer)
         appended = self.driver.write(shard, draft)
         group = self.driver.find(shard, request.group_id)
+        self.driver.viewed_by(group.id, result.member.id, caller.viewer)
         if was is not None:
             self.driver.classic.replaced(shard, was)
             self.driver.arm(shard, group)

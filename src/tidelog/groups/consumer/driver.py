@@ -39,6 +39,7 @@ from tidelog.groups.coordinator import Groups
 from tidelog.groups.group import CONSUMER
 from tidelog.groups.held_heartbeats import HeldHeartbeats
 from tidelog.groups.state_machine import GroupStateMachine
+from tidelog.groups.topic_viewer import TopicViewer
 from tidelog.metadata.image.changes import Update
 from tidelog.replication.commit_status import Appended
 
@@ -58,6 +59,9 @@ class ConsumerDriver:
         self._expressions = Expressions()
         self.told: dict[str, dict[str, int]] = {}
         """The last heartbeat interval that each member was told, by group and member."""
+        self._viewers: dict[str, dict[str, TopicViewer]] = {}
+        """Which topics members may know of, where that is not all; by group and member."""
+        self._rules: object = None
         self.held = HeldHeartbeats(CONSUMER, groups.timers)
         groups.coordinator.opened.append(self._opened)
         groups.coordinator.closed.append(self._closed)
@@ -84,7 +88,15 @@ class ConsumerDriver:
             self._expressions,
             self.groups.clock.now_ms(),
             self._new_id,
+            self._viewers.get(group_id, {}),
+            self._rules,
         )
+
+    def viewed_by(self, group_id: str, member_id: str, viewer: TopicViewer | None) -> None:
+        """The member's last heartbeat was this client's."""
+        if viewer is not None:
+            self._viewers.setdefault(group_id, {})[member_id] = viewer
+            self._rules = viewer.rules
 
     def _new_id(self) -> str:
         return str(UUID(int=self._random.getrandbits(128), version=4))
@@ -261,7 +273,8 @@ class ConsumerDriver:
     def _forget_member(self, group_id: str, member_id: str) -> None:
         for timer in ("session", "rebalance", "join", "sync"):
             self.groups.timers.cancel((CONSUMER, group_id, member_id, timer))
-        intervals_ms = self.told.get(group_id, {})
-        intervals_ms.pop(member_id, None)
-        if not intervals_ms:
-            self.told.pop(group_id, None)
+        for by_group in (self.told, self._viewers):
+            by_member = by_group.get(group_id, {})
+            by_member.pop(member_id, None)
+            if not by_member:
+                by_group.pop(group_id, None)

@@ -20,7 +20,14 @@ from tidelog.groups.consumer.member import (
     Owned,
 )
 from tidelog.groups.consumer.reconciliation import reconciled
-from tidelog.groups.consumer.target_assignment import GroupDraft, GroupFacts, assign, goal_of, refresh
+from tidelog.groups.consumer.target_assignment import (
+    GroupDraft,
+    GroupFacts,
+    assign,
+    goal_of,
+    refresh,
+)
+from tidelog.groups.topic_viewer import TopicViewer
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _NOTHING_SAID = (None,) * 5
@@ -85,12 +92,14 @@ def member_heartbeat(
     client_id: str,
     client_host: str,
     facts: GroupFacts,
+    viewer: TopicViewer | None = None,
 ) -> HeartbeatResult:
     """The heartbeat of a member that joins or stays."""
     check_room(draft.group, request.member_id, facts)
     owned = owned_partitions(request)
     before = _found(draft, request, owned, facts)
     member = _as_it_says(before, request, client_id, client_host)
+    facts = facts.seen_by(member.id, viewer)
     resubscribed = subscribe(draft, before, member, facts)
     assign(draft, facts)
     member = follow(draft, member, owned, resubscribed, facts)

@@ -7,9 +7,10 @@ Pure."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from struct import Struct
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from tidelog.groups.consumer.group import (
 from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.reconciliation import ReconciliationGoal
 from tidelog.groups.consumer.regex import Expressions
+from tidelog.groups.topic_viewer import TopicViewer
 from tidelog.metadata.image.image import Image
 from tidelog.metadata.tenants import prefix_of, tenant_of_name
 
@@ -45,6 +47,16 @@ class GroupFacts(NamedTuple):
     expressions: Expressions
     now_ms: int
     new_id: Callable[[], str]
+    viewers: Mapping[str, TopicViewer] = MappingProxyType({})
+    """Who sees not all topics, by member."""
+    rules: object = None
+    """Another object once viewers may see other topics."""
+
+    def seen_by(self, member_id: str, viewer: TopicViewer | None) -> GroupFacts:
+        """With the member whose heartbeat this is."""
+        if viewer is None:
+            return self
+        return self._replace(viewers={**self.viewers, member_id: viewer}, rules=viewer.rules)
 
 
 class GroupDraft:
@@ -80,7 +92,7 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
     """Increases the group epoch if `changed`, or if the subscribed topics changed."""
     group = draft.group
     names: object = facts.image.names
-    now = (facts.image.topics, facts.image.brokers, names)
+    now = (facts.image.topics, facts.image.brokers, names, facts.rules)
     if (
         not changed
         and len(group.seen) == len(now)
@@ -91,6 +103,14 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
         expression = facts.expressions.find(regex, facts.image.names, facts.now_ms)
         topics = _within_tenant(group.id, expression.topics, facts.image)
         before = group.resolved.get(regex)
+        if facts.viewers:
+            members = [member.id for member in group.members.values() if member.regex == regex]
+            viewers = [facts.viewers[member_id] for member_id in members if member_id in facts.viewers]
+            topics = frozenset(name for name in topics if all(viewer.sees(name) for viewer in viewers))
+            if len(viewers) < len(members):
+                # After a failover: who else subscribes is known with the next heartbeats, and gets nothing new before.
+                topics &= topics if before is None else before.topics
+                names = object()
         if before is None or before.topics != topics:
             resolved = ResolvedRegex(topics, facts.image.revision, facts.now_ms)
             draft.add(regex_entry(group.id, regex, resolved))
@@ -101,7 +121,7 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
     hashed = metadata_hash(_within_tenant(group.id, group.topics, facts.image), facts.image)
     if changed or hashed != group.metadata_hash:
         draft.add(epoch_entry(group.id, group.epoch + 1, hashed))
-    draft.seen = (facts.image.topics, facts.image.brokers, names)
+    draft.seen = (facts.image.topics, facts.image.brokers, names, facts.rules)
 
 
 def _within_tenant(group: str, topics: frozenset[str], image: Image) -> frozenset[str]:

@@ -106,9 +106,14 @@ class Scrubber:
 
     async def run(self) -> None:
         """Until it is cancelled, or the directory goes offline."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch_suspects())
-            tasks.create_task(self._run_rounds())
+        # A TaskGroup would end them in the order of their addresses in memory.
+        tasks = [asyncio.create_task(work) for work in (self._watch_suspects(), self._run_rounds())]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_rounds(self) -> None:
         await asyncio.sleep(min(FIRST_MS, self._pace().period_ms) / 1000)

@@ -79,4 +79,6 @@ def _members(group_id: str, context: Context) -> ClassicGroups | ClassicMembers:
 
 def caller_of(context: Context) -> MemberConnection:
     host = context.peer.rpartition(":")[0]
-    return MemberConnection(context.client_id or "", f"/{host}", context.version, context.hold)
+    return MemberConnection(
+        context.client_id or "", f"/{host}", context.version, context.hold, context.topic_viewer
+    )
