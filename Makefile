@@ -51,7 +51,7 @@ check: dev ## lint, types, layers, unit tests: under a minute
 	$(BIN)/pytest -n $(JOBS) tests/tidy tests/unit
 
 test: tools check ## everything CI runs
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline tests/browser
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/property tests/contract tests/simulation tests/faults tests/conformance tests/pipeline tests/connect tests/browser
 
 deep: tools ## long runs: many seeds, faults, new examples for properties, known vulnerabilities
 	$(BIN)/python tools/vulnerabilities.py

@@ -27,7 +27,7 @@ from tidelog import testing
 RunAsync = Callable[[Callable[[Random], Coroutine[Any, Any, None]]], None]
 
 WAITED = ("AssertionError: not within ", "Failed: Timeout ")  # of `wait_until`, and of pytest-timeout
-REAL = ("browser", "conformance", "faults", "pipeline")
+REAL = ("browser", "conformance", "connect", "faults", "pipeline")
 HERE = Path(__file__).parent
 
 # Shells start what runs in the background with interrupts ignored, and children inherit that: here it is as at a terminal.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -15,6 +15,8 @@ from tidelog.broker.routes import ROUTES
 from tidelog.cli import cli
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from tidelog.config.tables.groups import GROUP_SETTINGS
+from tidelog.connect.plugins import Plugins, is_source
+from tidelog.connect.settings import FOR_SINKS, FOR_SOURCES
 from tidelog.gateways.amqp.methods.table import HANDLERS
 from tidelog.gateways.amqp.wire.methods import BY_NAME, METHODS
 from tidelog.gateways.metrics.families import FAMILIES
@@ -82,6 +84,40 @@ def settings(title: str, about: str, known: dict[str, Setting]) -> str:
     return f"# {title}\n\n{about}\n\n" + table(
         ("Setting", "Type", "Default", "Allowed", "Change", "What it does"), rows
     )
+
+
+def connectors() -> str:
+    text = (
+        "# Connectors\n\nThe connectors of `tidelog connect`, and their settings: [connectors](../guide/connect.md).  A "
+        "required setting has no default.\n"
+    )
+    for title, known in (("Settings of all sources", FOR_SOURCES), ("Settings of all sinks", FOR_SINKS)):
+        text += f"\n## {title}\n\n{_connector_settings(known, frozenset(('name', 'connector.class')))}"
+    plugins = Plugins()
+    for name in plugins.names():
+        plugin = plugins.find(name)
+        kind = "source" if is_source(plugin) else "sink"
+        about = (sys.modules[plugin.__module__].__doc__ or "").strip()
+        text += f"\n## {name} ({kind})\n\n{about}\n\n{_connector_settings(plugin.SETTINGS, plugin.REQUIRED)}"
+    return text
+
+
+def _connector_settings(known: Mapping[str, Setting], required: frozenset[str]) -> str:
+    rows = [
+        (
+            f"`{one.name}`",
+            one.kind.name.lower(),
+            "required"
+            if one.name in required
+            else f"`{one.text(one.default)}`"
+            if one.default not in (None, "", ())
+            else "",
+            one.limits(),
+            one.doc,
+        )
+        for one in known.values()
+    ]
+    return table(("Setting", "Type", "Default", "Allowed", "Meaning"), rows)
 
 
 def error_codes() -> str:
@@ -204,6 +240,7 @@ PAGES = {
     "commands.md": commands,
     "topic-settings.md": lambda: settings("Topic settings", _NOT_BUILT, TOPIC_SETTINGS),
     "broker-settings.md": lambda: settings("Broker settings", _NOT_BUILT, BROKER_SETTINGS),
+    "connectors.md": connectors,
     "group-settings.md": lambda: settings("Group settings", _NOT_BUILT, GROUP_SETTINGS),
     "errors.md": error_codes,
     "metrics.md": metrics,

@@ -18,6 +18,7 @@ PACKAGES = {
     "grpc": ("grpcio", "etcd"),
     "jsonschema_rs": ("jsonschema-rs", "schema"),
     "obstore": ("obstore", "tiers"),
+    "psycopg": ("psycopg", "connect"),
 }
 
 

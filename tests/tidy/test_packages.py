@@ -33,7 +33,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 def test_every_import_is_a_declared_dependency() -> None:
     # Users bring pytest, who use its plugin.
-    known = declared("arrow", "etcd", "pipeline", "schema", "security", "tiers") | {
+    known = declared("arrow", "connect", "etcd", "pipeline", "schema", "security", "tiers") | {
         "tidelog",
         "typing_extensions",
         "pytest",

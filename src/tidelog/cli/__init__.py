@@ -50,6 +50,7 @@ COMMANDS = {
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
     "pipeline": ("tidelog.cli.streams.pipeline:pipeline", "Run pipelines on Spark, and show their progress."),
     "sql": ("tidelog.cli.streams.sql:sql", "Query topics with SQL."),
+    "connect": ("tidelog.cli.streams.connect:connect", "Run connectors, and create, show and stop them."),
     "model": (
         "tidelog.cli.model.command:model",
         "Predict queue depth, latency and the best number of consumers.",

@@ -29,8 +29,18 @@ OFFLINE = (
 )
 # They ask the schema registry, over HTTP.
 REGISTRY = tuple(one for one in NAMES if one.startswith("schemas "))
+# They ask a worker of connectors, over HTTP.
+CONNECT = tuple(one for one in NAMES if one.startswith("connect "))
 # They start something, and say when it is ready.
-PROCESSES = ("quickstart", "serve", "dev restart", "metadata serve", "pipeline run", "pipeline submit")
+PROCESSES = (
+    "quickstart",
+    "serve",
+    "dev restart",
+    "metadata serve",
+    "pipeline run",
+    "pipeline submit",
+    "connect worker",
+)
 
 
 def examples_of(text: str) -> list[str]:
@@ -120,6 +130,17 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "pipeline stop",
         "pipeline submit",
         "sql",
+        "connect create",
+        "connect delete",
+        "connect describe",
+        "connect list",
+        "connect logs",
+        "connect pause",
+        "connect plugins",
+        "connect restart",
+        "connect resume",
+        "connect stop",
+        "connect worker",
         "model fit",
         "model group",
         "model measure",
@@ -150,7 +171,9 @@ def test_every_command_has_help_with_examples_that_parse(name: str) -> None:
         command.make_context("tidelog", arguments, resilient_parsing=False)
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one not in (*PROCESSES, *OFFLINE, *REGISTRY)])
+@pytest.mark.parametrize(
+    "name", [one for one in NAMES if one not in (*PROCESSES, *OFFLINE, *REGISTRY, *CONNECT)]
+)
 def test_every_command_that_asks_a_broker_takes_the_same_options(name: str) -> None:
     options = {one.name: one for one in LEAVES[tuple(name.split())].params}
     assert {"bootstrap", "timeout", "as_json"} <= set(options)

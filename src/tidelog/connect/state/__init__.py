@@ -1,0 +1,1 @@
+"""What workers agree on: connectors, tasks, offsets and status, in compacted topics."""
