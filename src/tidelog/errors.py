@@ -46,7 +46,7 @@ class Retriable(TidelogError):
 def by_code(code: int) -> type[TidelogError]:
     """The class of an error code; one from a newer peer is an `UnknownServerError`, as in Kafka's clients."""
     if code == NONE:
-        raise ValueError("0 is NONE, which is no error: check for it before asking for a class")
+        raise ValueError("0 is NONE, which is no error and has no class: check for 0 first")
     return _CLASSES.get(code, UnknownServerError)
 
 

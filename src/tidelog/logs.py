@@ -1,7 +1,7 @@
-"""Log lines: what they carry, how they look, how much is said.
+"""Log lines: their fields, their format, and bounds on repetition.
 
 Text for people, or one JSON object a line with the field names of the Elastic Common Schema, which Elastic and Loki read
-as they are.  Lines go to standard error; whoever runs the broker collects them."""
+without a parser of their own.  Lines go to standard error; the service manager collects them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.conftest import SCREENSHOTS, WAIT_MS, watched
 from tests.conformance.tidelog_broker import TidelogBroker
 from tidelog import Admin, Producer, TopicPartition
+from tidelog.gateways.console.parts.amounts import moment
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -169,4 +171,37 @@ def test_every_page_fits_a_small_screen(chromium: Browser, site: str, places: li
     page.get_by_role("button", name="Menu").click()
     page.get_by_role("link", name="Brokers").click()
     expect(page.get_by_role("heading", name="Brokers")).to_be_visible()
+    context.close()
+
+
+def test_a_message_folds_and_its_time_is_local_if_asked(
+    chromium: Browser, broker: TidelogBroker, topic: Topic
+) -> None:
+    name = topic()
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        at_ms = time.time_ns() // 1_000_000 - 60_000
+        sent = producer.send(name, b'{"order": {"items": [1, 2]}, "paid": true}', timestamp=at_ms).get(
+            timeout=20
+        )
+    context = chromium.new_context(base_url=f"http://{broker.http}", timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto(f"/console/topics/{name}/messages/{sent.partition}/{sent.offset}")
+    tree = page.locator(".json")
+    expect(tree.get_by_text("paid")).to_be_visible()
+    summary = tree.locator("summary").nth(1)
+    summary.focus()
+    page.keyboard.press("Enter")
+    expect(tree.get_by_text("items", exact=True)).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(tree.get_by_text("items", exact=True)).to_be_visible()
+
+    shown = page.locator("time[data-ms]")
+    expect(shown).to_have_text(moment(at_ms))
+    page.get_by_role("button", name="Local time").click()
+    expect(shown).to_have_text(moment(at_ms + 19_800_000))
+    page.goto(f"/console/topics/{name}/messages")
+    expect(page.locator("time[data-ms]")).to_have_text(moment(at_ms + 19_800_000))
+    expect(page.get_by_role("columnheader", name="Time (local)")).to_be_visible()
+    page.get_by_role("button", name="Local time").click()
+    expect(page.locator("time[data-ms]")).to_have_text(moment(at_ms))
     context.close()

@@ -76,6 +76,7 @@ class SecuredSuiteBroker(TidelogBroker):
             "authorizer.class.name": "tidelog",
             "super.users": f"{self.settings.get('super.users', '')};User:{USER}".strip(";"),
             "tidelog.http.ssl": "true",
+            "tidelog.http.trusted.proxies": "127.0.0.1",
             "tidelog.audit.topic": "",
         }
         command = super().command()
@@ -161,10 +162,12 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _with_login(head: bytes) -> bytes:
-    if re.search(rb"\r\nauthorization:", head, re.IGNORECASE) or not head.endswith(b"\r\n\r\n"):
+    if not head.endswith(b"\r\n\r\n"):
         return head
-    login = base64.b64encode(f"{USER}:{PASSWORD}".encode())
-    return head[:-2] + b"Authorization: Basic " + login + b"\r\n\r\n"
+    more = b"X-Forwarded-Proto: http\r\n"  # so that links in answers lead to the relay
+    if not re.search(rb"\r\nauthorization:", head, re.IGNORECASE):
+        more += b"Authorization: Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()) + b"\r\n"
+    return head[:-2] + more + b"\r\n"
 
 
 async def _pass_body(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -93,12 +93,13 @@ def test_a_wheel_has_every_module_and_page_and_no_c(wheel: Path) -> None:
     assert {Path(name).name.partition(".")[0] for name in names if name.endswith(".so")} == native
     static = [path for path in (ROOT / "src/tidelog/gateways/console/static").iterdir() if path.is_file()]
     assert {f"tidelog/gateways/console/static/{path.name}" for path in static} <= names
-    assert "tidelog/py.typed" in names
+    assert {"tidelog/py.typed", "tidelog/pipeline/log4j2.properties"} <= names
     assert {Path(name).suffix for name in names} <= {
         ".py",
         ".pyi",
         ".so",
         ".typed",
+        ".properties",
         *(path.suffix for path in static),
     }
     assert wheel.stat().st_size < 10 << 20

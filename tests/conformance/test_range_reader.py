@@ -118,5 +118,5 @@ async def test_a_topic_made_anew_is_known_by_its_id(bootstrap: str, topic: Topic
         new = await asyncio.to_thread(anew)
         # What the cluster knows is old here: it must look again before it says that the topic is another one.
         assert await read(cluster, orders, 0, 3, new) == [b"0", b"1", b"2"]
-        with pytest.raises(errors.UnknownTopicOrPartition, match="made anew"):
+        with pytest.raises(errors.UnknownTopicOrPartition, match="created again"):
             await read(cluster, orders, 0, 3, old)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.connect.postgres_server import PostgresServer
 from tests.connect.workers import BROKER, Worker
 from tidelog.testing import ChildBroker, child_broker
 
@@ -54,3 +55,11 @@ def worker_of(tmp_path: Path) -> Iterator[NewWorker]:
 @pytest.fixture
 def worker(broker: ChildBroker, worker_of: NewWorker, name: str) -> Worker:
     return worker_of(broker.bootstrap_servers, name)
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.discard()

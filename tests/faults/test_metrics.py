@@ -26,6 +26,7 @@ from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import SMALL, BrokerFactory
 from tests.faults.monitored import Series, family_of, of, scrape
 from tests.faults.test_alerts import Cluster, cluster
+from tests.faults.tiered import REMOTE_METRICS
 from tests.unit.gateways.around import asked, surroundings
 from tidelog import Admin, ShareConsumer
 from tidelog import Consumer as OurConsumer
@@ -79,6 +80,7 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
+    *REMOTE_METRICS,  # tests/faults/test_tiers_metrics.py
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
     "mq_broker_lease_proven",  # test_alerts: etcd is away

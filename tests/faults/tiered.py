@@ -24,6 +24,20 @@ KEEPS_ONE_SEGMENT = {
     "segment.bytes": str(SEGMENT_BYTES),
     "local.retention.bytes": str(SEGMENT_BYTES),
 }
+REMOTE_METRICS = {
+    "mq_remote_cache_bytes",
+    "mq_remote_cache_hits_total",
+    "mq_remote_copied_bytes_total",
+    "mq_remote_copied_segments_total",
+    "mq_remote_copy_errors_total",
+    "mq_remote_delete_errors_total",
+    "mq_remote_deleted_segments_total",
+    "mq_remote_partition_size_bytes",
+    "mq_remote_read_bytes_total",
+    "mq_remote_read_errors_total",
+    "mq_remote_read_requests_total",
+    "mq_remote_reads_waiting",
+}
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_REGION": "us-east-1"}
 
 

@@ -12,7 +12,7 @@ from tests.tidy.test_layers import SOURCE, sources, tree_of
 # These name a moment of the writer's thinking: a reader has to find out what is held.
 VAGUE = {"one", "found", "known", "asked", "what", "level", "room", "told", "said", "it", "well"}
 
-UNNAMED_MAX = 60  # bindings of these words; the number only becomes smaller
+UNNAMED_MAX = 36  # bindings of these words; the number only becomes smaller
 
 # Where such a word is the thing's own name.
 REASONS = {

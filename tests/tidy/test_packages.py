@@ -20,7 +20,7 @@ DISTRIBUTIONS = {
     "re2": "google-re2",
     **{module.split(".")[0]: distribution for module, (distribution, _) in PACKAGES.items()},
 }
-WHEEL_KINDS = {".css", ".js", ".py", ".pyi", ".svg", ".typed"}
+WHEEL_KINDS = {".css", ".js", ".py", ".pyi", ".svg", ".properties", ".typed"}
 
 
 def declared(*extras: str) -> set[str]:

@@ -121,8 +121,9 @@ class _Repeats:
 
 
 class RepeatedEvents:
-    """Tells the first event of a kind at once, and adds up those that follow until `WINDOW_MS` are over.  Each address has
-    so many kinds in a window, all addresses together have so many more; what is beyond is one event with a count."""
+    """Reports the first event of a kind at once, and adds up later ones until `WINDOW_MS` are over.  In a window, each
+    address has a number of kinds of its own, and all addresses together have some more; events beyond these are one event
+    with a count."""
 
     WINDOW_MS = 60_000
     OF_ADDRESS_MAX = 20

@@ -1,6 +1,6 @@
-"""How long a refused login waits for its answer: longer, the more logins of the same address were refused lately.
+"""The delay of a refused login: it grows with the number of recent refusals of the same address.
 
-A right password is never refused for that, so nobody locks anybody out.  The table is bounded."""
+The delay never refuses a right password, so nobody can lock a user out.  The table is bounded."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def validate_token(token: str, keys: JwkSet, policy: TokenPolicy, now_ms: int) -
     if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
         raise TokenRefused(f"the token's algorithm is not accepted: use {', '.join(_ALGORITHMS)}")
     if "crit" in header:
-        raise TokenRefused("the token has critical extensions, and none is known here")
+        raise TokenRefused("the token has critical extensions, which this broker does not support")
     if kid is not None and not isinstance(kid, str):
         raise TokenRefused("the token's key id is no text")
     signed, signature = f"{parts[0]}.{parts[1]}".encode(), _decoded(parts[2])
@@ -204,7 +204,7 @@ def _identity(claims: Mapping[str, Any], policy: TokenPolicy, now_ms: int) -> To
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise TokenRefused(f"the token has no name in the claim {policy.sub_claim_name!r}")
     if policy.sub_claim_name == "email" and claims.get("email_verified") is False:
-        raise TokenRefused("the token's e-mail address is not verified: its owner may have made it up")
+        raise TokenRefused("the token's e-mail address is not verified")
     scope = claims.get(policy.scope_claim_name)
     scopes = frozenset(scope.split() if isinstance(scope, str) else _texts(scope, policy.scope_claim_name))
     if not policy.required_scopes <= scopes:
@@ -222,7 +222,7 @@ def _check_id_token(claims: Mapping[str, Any], audience: tuple[str, ...], policy
     party = claims.get("azp")
     if policy.authorized_party is not None and party != policy.authorized_party:
         if party is not None:
-            raise TokenRefused("the token was made for another client")
+            raise TokenRefused("the token was issued for another client")
         if len(audience) > 1:
             raise TokenRefused("the token is for several audiences, and names no authorized party")
 
@@ -280,7 +280,7 @@ def _json(data: bytes | str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs):
-            raise ValueError("a name stands twice in one object")
+            raise ValueError("an object has a name twice")
         return content
 
     def number(text: str) -> Any:
@@ -379,7 +379,7 @@ def parse_bearer(message: bytes) -> BearerMessage:
     for pair in match["pairs"].split("\x01")[:-1]:
         name, _, value = pair.partition("=")
         if name in pairs:
-            raise SaslAuthenticationFailed("Invalid OAUTHBEARER client first message: a name stands twice")
+            raise SaslAuthenticationFailed("Invalid OAUTHBEARER client first message: a name occurs twice")
         pairs[name] = value
     auth = _AUTH.fullmatch(pairs.pop("auth", ""))
     if auth is None:

@@ -46,8 +46,8 @@ def make_certificates(
     clients: Sequence[str] = (),
     days: int = LEAF_DAYS,
 ) -> list[Path]:
-    """Writes NAME.pem for each broker and client, and `ca.pem` and `ca.key` unless the folder has them; returns what was
-    written.  A certificate that is there is made anew."""
+    """Writes NAME.pem for each broker and client, and `ca.pem` and `ca.key` unless the folder has them; returns the
+    written files.  An existing certificate is replaced."""
     check_available()
     names = [*brokers, *clients]
     for name in names:

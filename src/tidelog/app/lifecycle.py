@@ -320,6 +320,7 @@ class Broker:
         self._undo.push_async_callback(writer.stop)
 
     def _start_housekeeping(self) -> None:
+        self._queues.start()
         config, around = self._controller.config(), self._around
         self._run(self._remote.run(self._partitions), "keeping remote storage")
         intervals = Intervals(
@@ -488,6 +489,7 @@ class Broker:
             self._scrubbers,
             self._repair,
             self._tenant_storage,
+            self._remote.figures,
         )
         rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(
@@ -497,6 +499,7 @@ class Broker:
             figures,
             clients,
             names,
+            self._amqp,
             peer_tls(self._controller.config),
             lambda host: rates.came_from(host, self._around.clock.monotonic_ms()),
         )
@@ -519,6 +522,7 @@ class Broker:
             self._share_shards.apply(update)
             self._groups.apply(update)
             self._shares.apply(update)
+            self._queues.apply(update)
             self._transactions.apply(update)
             self._registry.apply(update)
             if update.broker_configs:
@@ -539,7 +543,7 @@ class Broker:
         self._tasks.append(task)
 
     def _task_ended(self, task: asyncio.Task[None], doing: str) -> None:
-        """None of them ends by itself, and without one of them a broker is none."""
+        """No task ends by itself, and the broker cannot run without any of them."""
         problem = asyncio.CancelledError("cancelled") if task.cancelled() else task.exception()
         if problem is not None and not self._stopping and not self.ended.done():
             log.critical("%s failed", doing, exc_info=problem)

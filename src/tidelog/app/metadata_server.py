@@ -35,9 +35,9 @@ def serve_metadata(folder: Path) -> int:
 
 async def _serve(folder: Path) -> None:
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stopping.set)
     waits_for_brokers = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, waits_for_brokers.set)
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
@@ -47,8 +47,8 @@ async def _serve(folder: Path) -> None:
         server = LocalServer(store, str(folder / SOCKET_FILE))
         await server.start()
         print(f"ready metadata=unix:{folder / SOCKET_FILE}", flush=True)
-        ending = asyncio.create_task(_unused(server, waits_for_brokers, asked))
-        await asked.wait()
+        ending = asyncio.create_task(_unused(server, waits_for_brokers, stopping))
+        await stopping.wait()
         ending.cancel()
         await server.close()
     finally:
@@ -56,7 +56,7 @@ async def _serve(folder: Path) -> None:
         thread.shutdown()
 
 
-async def _unused(server: LocalServer, waits_for_brokers: asyncio.Event, asked: asyncio.Event) -> None:
+async def _unused(server: LocalServer, waits_for_brokers: asyncio.Event, stopping: asyncio.Event) -> None:
     """Brokers that end write so into the store."""
     await waits_for_brokers.wait()
     try:
@@ -64,4 +64,4 @@ async def _unused(server: LocalServer, waits_for_brokers: asyncio.Event, asked: 
             await server.unused()
     except TimeoutError:
         pass
-    asked.set()
+    stopping.set()

@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import Sequence
 
 from tidelog.app.environment import BrokerEnvironment
+from tidelog.broker.metrics.metric_sources import RemoteSources
 from tidelog.config import BrokerConfig
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image.changes import Update
 from tidelog.replication.partitions import Partitions
-from tidelog.replication.tiering import Tiering
+from tidelog.replication.tiering import Tiering, TieringCounters
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.disk import Disk
 from tidelog.storage.tiers.chunk_cache import FOLDER, ChunkCache
@@ -29,6 +30,7 @@ class RemoteStorage:
         """`tiers`: None for a broker without remote storage."""
         self.tiers = tiers
         self.tiering: Tiering | None = None
+        self.counters = TieringCounters()
         self._controller = controller
         self._dirs = dirs
         self._around = around
@@ -61,11 +63,16 @@ class RemoteStorage:
             controller.config,
             around.clock,
             around.random,
+            self.counters,
         )
         try:
             await self.tiering.run()
         finally:
             await self.tiers.reader.stop()
+
+    @property
+    def figures(self) -> RemoteSources | None:
+        return None if self.tiers is None else RemoteSources(self.tiers, self.counters)
 
     def apply(self, update: Update) -> None:
         if self.tiering is not None:

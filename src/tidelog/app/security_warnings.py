@@ -72,7 +72,7 @@ def powerless_broker(config: BrokerConfig, authorizer: Authorizer | None) -> str
 
 
 def _broker_principals(config: BrokerConfig) -> Iterator[str]:
-    """Who this broker is on the listener for brokers; nobody when only the certificate says so."""
+    """The principals of this broker on the listener for brokers; none when only its certificate says who it is."""
     security = config.security[config.inter_broker_listener]
     if security.has_login:
         entry = security.jaas.get(config.sasl_mechanism_inter_broker_protocol)

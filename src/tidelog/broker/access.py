@@ -1,5 +1,6 @@
-"""What this broker makes of the metadata about who may do what: authorizer, quotas, credentials, tokens.  Each is made
-when it is first asked for, and again when its part of the image or its settings are others."""
+"""Builds the objects that decide access from the metadata: authorizer, quotas, credentials, tokens.
+
+Each object is built at first use, and again after a change of its part of the image or of its settings."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ class Access:
 
     @property
     def secret(self) -> bytes:
-        """What only brokers of the cluster know; empty until one of them has made it."""
+        """A secret that only brokers of the cluster know; empty until one of them has made it."""
         return self._image().secret
 
     def stored_credential(self, mechanism: str, user: str) -> ScramCredential | None:
@@ -119,7 +120,7 @@ class Access:
         )
 
     def tokens_to_sweep(self, now_ms: int) -> bool:
-        """True once in `delegation.token.expiry.check.interval.ms`: whoever asked drops the tokens that have expired."""
+        """True once in `delegation.token.expiry.check.interval.ms`: the caller then deletes expired tokens."""
         due = now_ms - self._swept_ms >= self._config().delegation_token_expiry_check_interval_ms
         if due:
             self._swept_ms = now_ms

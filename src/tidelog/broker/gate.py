@@ -1,9 +1,9 @@
 """The gate: authentication, authorization and quotas of every request, of Kafka and HTTP, of the produce shortcut and of
-answers that are held back.
+held answers.
 
-The gate asks whether the session is authenticated, whether what it asks for is within its tenant, whether its principal
-may do that, and whether it is within its quota.  What it decides is cached on the session; a change of the rules makes
-those decisions void at once."""
+The gate checks that the session is authenticated, that the request stays within the session's tenant, that the principal
+has the right, and that the client is within its quota.  The session caches the decisions; a change of the rules makes
+them void at once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Gate:
         """Tenants whose topics may not be written now: they store as much as they may."""
 
     def tenants_are_full(self, names: frozenset[str]) -> None:
-        """These tenants, and no others, store as much as they may: what sessions remember is asked anew."""
+        """Exactly these tenants have reached their limit: sessions drop the decisions that they remember."""
         if names != self._full:
             self._full = names
             self.rules.revision += 1
@@ -93,8 +93,8 @@ class Gate:
         return tenancy.tenant
 
     def learned(self) -> None:
-        """The metadata or the settings may have changed: with another authorizer or other quotas, what sessions remember is
-        asked anew."""
+        """The metadata or the settings may have changed: with another authorizer or other quotas, sessions drop the
+        decisions that they remember."""
         authorizer, tenants = self._authorizer(), self._find_tenants()
         if self.quotas.learned() or authorizer is not self._learned or tenants is not self.tenants:
             self._learned, self.tenants = authorizer, tenants

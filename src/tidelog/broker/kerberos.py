@@ -1,7 +1,7 @@
 """GSSAPI log-ins (Kerberos) on the broker's side: the exchange of one session.
 
-The library's calls read the keytab and the replay cache, so they run on the threads of log-ins, where addresses have turns.
-Whatever is wrong with a ticket, the client is told the same; the log says what it was."""
+The library's calls read the keytab and the replay cache, so they run on the threads of log-ins, where addresses take turns.
+The client gets the same answer for every defect of a ticket; the log has the reason."""
 
 from __future__ import annotations
 

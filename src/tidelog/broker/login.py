@@ -1,8 +1,7 @@
-"""SASL logins: which mechanisms a listener offers, the exchange of each session, how long a login counts.
+"""SASL logins: the mechanisms of a listener, the exchange of each session, the lifetime of a login.
 
 The exchanges themselves are pure (`access.scram`, `access.plain`, `access.oauth`; Kerberos is in `broker.kerberos`).  This
-finds the credentials they need, keeps what takes long off the event loop, and writes down who logged in and who was
-refused."""
+module finds the credentials that they need, runs slow steps on threads, and records logins and refusals."""
 
 from __future__ import annotations
 

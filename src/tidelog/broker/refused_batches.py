@@ -1,8 +1,8 @@
-"""Batches of one connection that were refused for now, and what is answered to those behind them.
+"""Batches of one connection that were refused for the moment, and the answers to the batches after them.
 
-A producer that numbers its records has often sent more behind a batch that is refused.  These leave a gap, which closes
-when it sends the first one again, so they get the answer of that one.  Told of a gap, librdkafka begins a new epoch, and
-what it had sent to other partitions and got no answer for is there twice."""
+An idempotent producer has often sent more batches after a refused one.  These leave a gap, which closes when the producer
+sends the refused batch again.  So they get the same answer as the refused batch.  If librdkafka is told of a gap, it begins
+a new epoch, and repeats batches without an answer to other partitions, which then have them twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refusals:
     def answer(
         self, topic: str | bytes, index: int, data: memoryview, problem: errors.TidelogError, now_ms: int
     ) -> errors.TidelogError:
-        """What the producer of a batch is told that could not be appended because of `problem`."""
+        """The answer to the producer of a batch that could not be appended because of `problem`."""
         header = header_at(data)
         if header is None or header.producer_id < 0:
             return problem

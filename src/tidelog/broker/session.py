@@ -1,7 +1,7 @@
-"""Who a client is: of a connection of whatever protocol, or of one HTTP request.
+"""The session: the identity of a client, for a connection of any protocol or for one HTTP request.
 
-`broker.gate` makes sessions and decides for them; handlers read them.  What was decided is kept in the native part, where
-the produce shortcut asks it."""
+`broker.gate` makes sessions and decides for them; handlers read them.  The native part of a session caches the decisions,
+where the produce shortcut reads them."""
 
 from __future__ import annotations
 

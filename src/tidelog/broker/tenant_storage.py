@@ -1,9 +1,9 @@
-"""What tenants store: measures the logs of this broker, tells the other brokers, and finds the tenants that store as much as
-they may.
+"""The stored bytes of tenants: measures the logs of this broker, reports to the other brokers, and finds the tenants that
+have reached `stored_bytes_max`.
 
-Each broker adds what the others have last told to what it has measured itself, so all decide alike within the time of two
-measurements.  A tenant that was full may write again once it stores clearly less than its limit: otherwise it would be
-refused and let in by turns."""
+Each broker adds the last reports of the others to its own measurement, so all brokers decide alike within the time of two
+measurements.  A full tenant may write again once it stores clearly less than its limit: otherwise the broker would refuse
+and accept it by turns."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def full_tenants(
     )
 
 
-def worth_telling(told: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    if told.keys() != now.keys():
+def worth_telling(reported: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    if reported.keys() != now.keys():
         return True
-    return any(abs(now[name] - told[name]) > max(TOLD_BYTES, TOLD_SHARE * told[name]) for name in now)
+    return any(abs(now[name] - reported[name]) > max(TOLD_BYTES, TOLD_SHARE * reported[name]) for name in now)
 
 
 def doors_without_login(config: BrokerConfig) -> list[str]:
-    """Where clients do not say who they are: they are of no tenant, and see the whole cluster."""
+    """The listeners (and the HTTP port) without a login: their clients belong to no tenant, and see the whole cluster."""
     doors = [
         f"listener {listener.name}"
         for listener in config.listeners
@@ -95,7 +95,9 @@ class TenantStorage:
             try:
                 await self.measure()
             except errors.TidelogError as problem:
-                log.warning("what tenants store cannot be told to the other brokers now: %s", problem)
+                log.warning(
+                    "The stored bytes of tenants could not be reported to the other brokers: %s", problem
+                )
             await asyncio.sleep(MEASURE_S)
 
     async def measure(self) -> None:
@@ -106,14 +108,14 @@ class TenantStorage:
         full = full_tenants(self.stored_bytes(), bounded, self._full)
         for tenant in sorted(full - self._full):
             log.warning(
-                "tenant %s stores as much as it may: produce requests to its topics are refused", tenant
+                "Tenant %s has reached stored_bytes_max: produce requests to its topics are refused", tenant
             )
         for tenant in sorted(self._full - full):
-            log.info("tenant %s has room again: its topics may be written", tenant)
+            log.info("Tenant %s is below stored_bytes_max again: its topics accept records", tenant)
         self._full = full
         self._gate.tenants_are_full(full)
-        told = self._controller.image.tenant_usage.get(self._node, {})
-        if worth_telling(told, self._here):
+        reported = self._controller.image.tenant_usage.get(self._node, {})
+        if worth_telling(reported, self._here):
             await self._controller.access.report_usage(self._node, self._here)
 
     def _warn_of_open_doors(self, has_tenants: bool) -> None:
@@ -122,21 +124,21 @@ class TenantStorage:
         self._warned = has_tenants
         if doors:
             log.warning(
-                "There are tenants, and %s %s no login: whoever comes there is of no tenant and sees those of others.  Let "
-                "listeners ask for a login, set tidelog.http.authentication=required, or keep clients away from there.",
+                "There are tenants, and %s %s no login: clients of it belong to no tenant and see all tenants.  Let "
+                "listeners ask for a login, set tidelog.http.authentication=required, or keep clients away from it.",
                 " and ".join(doors),
                 "has" if len(doors) == 1 else "have",
             )
 
     async def _measured(self, tenants: Iterable[str]) -> dict[str, int]:
-        known = frozenset(tenants)
+        tenant_names = frozenset(tenants)
         sums: dict[str, int] = {}
         closed: dict[object, int] = {}
         measured = 0
         for where in self._dirs.online():
             for name in list(where.names):
                 tenant, separator, _ = name.topic.partition(SEPARATOR)
-                if not separator or tenant not in known or name not in where.names:
+                if not separator or tenant not in tenant_names or name not in where.names:
                     continue
                 open_log = where.logs.get(name)
                 key = (where.path, name)

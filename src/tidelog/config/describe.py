@@ -131,6 +131,8 @@ def describe_group(
 ) -> Iterator[DescribedSetting]:
     """All settings of a group whose own settings are `overrides`, or only the settings in `names`."""
     for setting in _chosen(GROUP_SETTINGS, names):
+        if setting.unlisted and setting.name not in overrides:
+            continue
         synonyms = _group_synonyms(setting, broker)
         if setting.name in overrides:
             text = setting.text(setting.parse(overrides[setting.name]))

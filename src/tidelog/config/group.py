@@ -17,6 +17,7 @@ from tidelog.config.tables.groups import GROUP_BROKER_PREFIX, GROUP_SETTINGS
 from tidelog.errors import InvalidConfig
 
 BY_DURATION = "by_duration:"
+UNLIMITED = -1
 _DURATION = re.compile(
     r"([+-]?)P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
     re.IGNORECASE | re.ASCII,
@@ -34,10 +35,14 @@ class GroupConfig:
     share_delivery_count_limit: int = 5
     share_heartbeat_interval_ms: int = 5000
     share_isolation_level: str = "read_uncommitted"
+    share_order: str = "offset"
     share_partition_max_record_locks: int = 2000
     share_record_lock_duration_ms: int = 30_000
     share_renew_acknowledge_enable: bool = True
+    share_retry_backoff_max_ms: int = 60_000
+    share_retry_backoff_ms: int = 0
     share_session_timeout_ms: int = 45_000
+    share_single_active_consumer: bool = False
     streams_assignment_interval_ms: int = 1000
     streams_heartbeat_interval_ms: int = 5000
     streams_initial_rebalance_delay_ms: int = 3000
@@ -51,7 +56,7 @@ class GroupConfig:
         for name in _NAMES:
             own = overrides.get(name)
             value = inherited(name, broker) if own is None else GROUP_SETTINGS[name].parse(own)
-            if own is not None and isinstance(value, int):
+            if own is not None and isinstance(value, int) and value != UNLIMITED:
                 least, most = _bounds(name, broker)
                 value = max(value, least) if least is not None else value
                 value = min(value, most) if most is not None else value
@@ -68,7 +73,7 @@ def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         value = find(GROUP_SETTINGS, name, "group setting").accept(text)
         if name == "share.auto.offset.reset":
             check_offset_reset(text)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value != UNLIMITED:
             least, most = _bounds(name, broker)
             if least is not None and value < least:
                 raise InvalidConfig(f"{name} must be greater than or equal to {_bound_name(name, 'min')}")

@@ -54,7 +54,14 @@ class TopicConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    queue_delay_ms: int = 0
+    queue_delete_consumed: bool = False
     queue_groups: tuple[str, ...] = ()
+    queue_max_bytes: int = -1
+    queue_max_records: int = -1
+    queue_overflow: str = "drop-head"
+    queue_priorities: bool = False
+    queue_ttl_ms: int = -1
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False

@@ -16,14 +16,19 @@ from tidelog.errors import InvalidConfig
 
 _OWN = {
     "FileSource": "tidelog.connect.sources.file:FileSource",
+    "PostgresSource": "tidelog.connect.sources.postgres.source:PostgresSource",
     "JdbcSink": "tidelog.connect.sinks.jdbc:JdbcSink",
 }
 _ALIASES = {
     "org.apache.kafka.connect.file.FileStreamSourceConnector": "FileSource",
     "FileStreamSource": "FileSource",
+    "io.debezium.connector.postgresql.PostgresConnector": "PostgresSource",
+    "PostgresConnector": "PostgresSource",
     "io.confluent.connect.jdbc.JdbcSinkConnector": "JdbcSink",
     "JdbcSinkConnector": "JdbcSink",
 }
+
+_PREFIXES = ("transforms.", "predicates.")
 
 ConnectorClass = type[Source] | type[Sink]
 
@@ -77,8 +82,11 @@ def required_of(connector: ConnectorClass) -> frozenset[str]:
 def problems_of(connector: ConnectorClass, given: Mapping[str, str]) -> Problems:
     """What is wrong with these settings, by setting; empty if they can be used."""
     from tidelog.connect.converters import converter_of
+    from tidelog.connect.transforms.chain import chain_of
 
-    problems = check_settings(settings_of(connector), required_of(connector), connector.PREFIXES, given)
+    problems = check_settings(
+        settings_of(connector), required_of(connector), _PREFIXES + connector.PREFIXES, given
+    )
     if not is_source(connector) and bool(given.get("topics")) == bool(given.get("topics.regex")):
         problems.setdefault("topics", []).append("Give either topics or topics.regex.")
     if problems:
@@ -87,6 +95,7 @@ def problems_of(connector: ConnectorClass, given: Mapping[str, str]) -> Problems
         config = ConnectorConfig(settings_of(connector), placeholders(connector, given))
         for which in ("key", "value"):
             converter_of(config, which)
+        chain_of(config)
         connector.check(config)
     except InvalidConfig as problem:
         problems["connector.class"] = [str(problem)]

@@ -23,6 +23,10 @@ value.converter STRING json built
   How values become bytes: json, string or bytes, or the class names of Kafka's converters.
 value.converter.schemas.enable BOOLEAN false built
   With the json converter: values are {"schema": ..., "payload": ...}.
+transforms LIST "" built
+  Names of single message transforms, applied in this order; each is configured under transforms.NAME.
+predicates LIST "" built
+  Names of predicates, which decide for which records a transform is applied; each is configured under predicates.NAME.
 errors.tolerance STRING none none|all built
   Whether a record that cannot be converted, transformed or written fails the task (none) or is left out (all).
 errors.log.enable BOOLEAN false built

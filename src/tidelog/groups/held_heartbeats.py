@@ -1,6 +1,6 @@
-"""Heartbeats that are answered later: each waits for a rebalance or an assignment of its member, for a bounded time.
+"""Held heartbeats: each waits for a rebalance or an assignment of its member, for a bounded time.
 
-The next request of its connection ends a wait, so nobody waits behind it.  Drivers of groups own one."""
+The next request of its connection ends the hold, so no request waits for it.  Each driver of groups owns one instance."""
 
 from __future__ import annotations
 

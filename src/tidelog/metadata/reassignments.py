@@ -86,5 +86,5 @@ def _changed(
 
 
 def unknown_partition(name: TopicPartition, topic_exists: bool) -> errors.TidelogError:
-    what = f"partition {name.topic}:{name.partition}" if topic_exists else f"a topic named {name.topic}"
-    return errors.UnknownTopicOrPartition(f"Unable to find {what}.")
+    missing = f"partition {name.topic}:{name.partition}" if topic_exists else f"a topic named {name.topic}"
+    return errors.UnknownTopicOrPartition(f"Unable to find {missing}.")

@@ -90,8 +90,7 @@ PEAK_MAX = 1_000_000.0
 
 
 def check(load: Load, machine: BrokerCapacity) -> None:
-    """`BadLoad` for what contradicts itself, and for what is beyond everything that is built.  Written so that it also
-    catches what is not a number."""
+    """Raises `BadLoad` for contradictory and for impossibly large loads.  The comparisons also refuse NaN."""
     if not 0 < load.mean_rate <= MEAN_MAX:
         much = f"more than {size_text(MEAN_MAX)}/s" if load.mean_rate > 0 else "nothing at all"
         raise BadLoad(

@@ -111,7 +111,7 @@ def _least_squares(rows: list[tuple[list[float], float]]) -> list[float]:
     for at in range(width):
         pivot = max(range(at, width), key=lambda row: abs(table[row][at]))
         if abs(table[pivot][at]) < 1e-12:
-            raise ZeroDivisionError("the figures do not tell these apart")
+            raise ZeroDivisionError("the figures do not determine these")
         table[at], table[pivot] = table[pivot], table[at]
         for row in range(width):
             if row != at:

@@ -379,8 +379,8 @@ class Initiator(_Context):
 
 
 def check_layer(message: bytes) -> None:
-    """What the client has chosen (RFC 4752).  Whom it wants to act as is passed over, as Kafka does: kafka-python names the
-    broker there, and a client is never anybody but the principal of its ticket."""
+    """The client's choice (RFC 4752).  The identity that it asks to act as is ignored, as in Kafka: kafka-python names
+    the broker there, and a client is always the principal of its ticket."""
     if len(message) < LAYER_BYTES:
         raise GssFailed("the choice of a security layer is cut off")
     if message[0] != NO_LAYER:

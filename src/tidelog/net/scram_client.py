@@ -38,7 +38,7 @@ class ScramClient:
             raise _refused(fields.get("e", "the server's nonce is not an answer to ours"))
         if not iterations.isdecimal() or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
             raise _refused(
-                f"the server asks for {iterations!r} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are done"
+                f"the server requires {iterations!r} iterations: this client supports {ITERATIONS_MIN} to {ITERATIONS_MAX}"
             )
         salt = _decoded(fields.get("s", ""))
         salted = scram.salted_password(self._hash, self._password, salt, int(iterations))

@@ -1,7 +1,7 @@
-"""TLS over any socket of the network seam: the same non-blocking methods, what passes is encrypted.
+"""TLS over any socket of the network seam: the same non-blocking methods, with encryption.
 
-The TLS machine of the standard library works on memory; this moves bytes between it and the socket.  What it
-has decrypted and not handed out makes no socket readable: whoever reads asks `pending` before waiting.
+The standard library's TLS object works on memory; this class moves bytes between the object and the socket.  Decrypted
+bytes that nobody has read yet do not make the socket readable: a reader asks `pending` before it waits.
 """
 
 from __future__ import annotations

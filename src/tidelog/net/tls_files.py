@@ -89,7 +89,7 @@ def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:
         try:
             context.set_ciphers(":".join(_openssl_name(name) for name in older))
         except ssl.SSLError:
-            raise InvalidConfig(f"ssl.cipher.suites: none of {', '.join(older)} is known here") from None
+            raise InvalidConfig(f"ssl.cipher.suites: OpenSSL supports none of {', '.join(older)}") from None
     if settings.has_certificate:
         _load_certificate(context, settings)
     for pem in _trusted(settings):
@@ -223,7 +223,7 @@ class TlsContext:
             except InvalidConfig as problem:
                 if self._context is None:
                     raise
-                log.error("TLS goes on with the certificates it had: %s", problem)
+                log.error("The new certificates were not loaded, and TLS uses the earlier ones: %s", problem)
             else:
                 if self._loaded is not None:
                     log.info("loaded new certificates")

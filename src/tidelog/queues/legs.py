@@ -162,7 +162,8 @@ class RemoteLeg:
             raise problem
         delivered: list[Delivery] = []
         for topic in answer.responses:
-            for part in topic.partitions:
+            # The higher partition comes first, as it does where partitions are priorities.
+            for part in sorted(topic.partitions, key=lambda part: -part.partition_index):
                 if part.error_code != errors.NONE:
                     raise errors.by_code(part.error_code)(part.error_message or "")
                 acquired = [

@@ -103,6 +103,8 @@ class _PartitionWriter:
                 batch, taken = publisher.batch(topic, self.pending)
                 try:
                     base = await publisher.append(self._place, batch)
+                except errors.PolicyViolation as problem:
+                    await self._one_by_one(taken, problem)
                 except errors.TidelogError as problem:
                     self._failed(taken, problem)
                 else:
@@ -113,6 +115,21 @@ class _PartitionWriter:
                     publisher.pending_bytes -= sum(size for _, size, _ in taken)
         finally:
             publisher.idle(self._place)
+
+    async def _one_by_one(self, taken: list[_Pending], problem: errors.TidelogError) -> None:
+        """The queue has no room for all of them; it may have room for the first ones."""
+        if len(taken) == 1:
+            return self._failed(taken, problem)
+        for entry in taken:
+            batch, alone = self._publisher.batch(self._place[0], deque([entry]))
+            try:
+                base = await self._publisher.append(self._place, batch)
+            except errors.TidelogError as refusal:
+                self._failed(alone, refusal)
+            else:
+                if not entry[2].done():
+                    entry[2].set_result(Published(self._place[1], base))
+        return None
 
     @staticmethod
     def _failed(taken: list[_Pending], problem: errors.TidelogError) -> None:

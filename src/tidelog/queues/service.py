@@ -6,21 +6,25 @@ checked by the door through which a request came."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from uuid import UUID
 
 from tidelog import errors
+from tidelog.groups.share.dead_letters import DeadLetterRoute
 from tidelog.groups.share.group_state import ShareKey
 from tidelog.groups.share.in_flight import FINISHED, RecordState
 from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.persister import SharePersister
+from tidelog.groups.share.queue_keeper import QueueKeepers
 from tidelog.metadata.controller import Controller
+from tidelog.metadata.image.changes import Update
+from tidelog.queues.delays import Delays
 from tidelog.queues.legs import LocalLeg, QueueReader, RemoteLeg
-from tidelog.queues.message import BrowsedRecord, Published, QueueDepth, QueueMessage
+from tidelog.queues.message import BrowsedRecord, Position, Published, QueueDepth, QueueMessage
 from tidelog.queues.publishing import Publisher
 from tidelog.queues.session import Leaders, QueueLeg, QueueSession
 from tidelog.record.reader import read_records
@@ -51,10 +55,22 @@ class Queues:
         self._elsewhere = elsewhere
         self._peers = peers
         self._random = random
+        self.keepers = QueueKeepers(controller, partitions, shares)
         self._publisher = Publisher(elsewhere, self._batch_bytes_max, shares.clock)
+        self.delays = Delays(controller, partitions, self._publisher.publish, shares.clock)
+        shares.letters.delay = self.delays.keep_record
 
     def _batch_bytes_max(self, topic: str) -> int:
         return self._controller.topic_config(topic).max_message_bytes
+
+    def start(self) -> None:
+        """Keeps the queues that this broker leads."""
+        self.keepers.start()
+        self.delays.start()
+
+    def apply(self, update: Update) -> None:
+        self.keepers.apply(update)
+        self.delays.apply(update)
 
     @property
     def pending_bytes(self) -> int:
@@ -64,6 +80,15 @@ class Queues:
     def publish(self, topic: str, message: QueueMessage, partition: int = 0) -> asyncio.Future[Published]:
         """Done when all in-sync replicas have it.  Messages land in the order of the calls."""
         return self._publisher.publish(topic, partition, message)
+
+    async def publish_later(
+        self, topic: str, message: QueueMessage, due_ms: int, partition: int = 0
+    ) -> Position:
+        """The message is seen by nobody before `due_ms`, by the clock of the brokers.  Returns its name while it waits,
+        when all in-sync replicas have it."""
+        if due_ms <= self._shares.clock.now_ms():
+            raise errors.InvalidRequest("the message is due already: publish it")
+        return await self.delays.keep(topic, partition, message, due_ms)
 
     def session(self, topic: str, group: str, *, partitions: Sequence[int] | None = None) -> QueueSession:
         """A consumer of the topic's partitions, or of those that are named."""
@@ -93,6 +118,10 @@ class Queues:
             if partition.leader is not None and (chosen is None or partition.index in chosen):
                 leaders.setdefault(partition.leader, []).append(partition.index)
         return {node: tuple(parts) for node, parts in leaders.items()}
+
+    def route_dead_letters(self, routes: Callable[[str, str], DeadLetterRoute | None]) -> None:
+        """By topic and group: a door's own way for dead letters, on the broker that leads their partition."""
+        self._shares.letters.routes = routes
 
     # Looking at a queue
 
@@ -136,7 +165,7 @@ class Queues:
         for index in range(len(self._controller.image.topics[topic].partitions)):
             led = self._shares.led(group, (topic_id, index))
             if led is not None:
-                counts = led.state.counts()
+                counts = led.state.runs.counts()
                 acquired += counts.acquired
                 ready += max(led.partition.readable_end(False) - led.state.end, 0) + counts.available
                 continue
@@ -160,5 +189,7 @@ class Queues:
         return purged
 
     async def stop(self) -> None:
+        await self.keepers.stop()
+        await self.delays.stop()
         await self._publisher.stop()
         self._elsewhere.close()

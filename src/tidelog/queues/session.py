@@ -90,7 +90,7 @@ class QueueSession:
         """Several leaders: whoever has records first, those that have any now one after the other."""
         if not legs:
             raise errors.LeaderNotAvailable("no partition of the queue has a leader now")
-        for leg in legs:
+        for leg in sorted(legs, key=lambda leg: -max(leg.parts)):
             if delivered := await leg.acquire(records_max, bytes_max, 0):
                 return delivered
         if not wait_ms:

@@ -69,6 +69,8 @@ class Rules(NamedTuple):
     validated: bool = False
     """Schemas are checked before batches come here: not by a way that leaves that out."""
     expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    admissions: int = 0
+    """So many share groups, for which the topic is a queue of bounded length, may refuse batches."""
     conditional: bool = False
     """Headers of records say what the partition has to be like."""
 
@@ -92,6 +94,7 @@ class Rules(NamedTuple):
             validated=config.confluent_key_schema_validation or config.confluent_value_schema_validation,
             # Stored without compression, the batch must still be within its own bound.
             expanded_bytes_max=batch_bytes_max if codec is Codec.NONE else expanded_bytes_max,
+            admissions=len(set(config.queue_groups)) if config.queue_overflow == "reject-publish" else 0,
             conditional=config.conditional_append_enable,
         )
 
@@ -104,6 +107,7 @@ class Rules(NamedTuple):
             and self.codec is None
             and self.before_ms_max == _NO_LIMIT
             and not self.validated
+            and not self.admissions
             and not self.conditional
         )
 

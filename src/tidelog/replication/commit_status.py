@@ -1,6 +1,6 @@
-"""Whether an append is committed: replicated to the in-sync set, not yet, or only another leader can tell.
+"""The state of an append: committed (on all in-sync replicas), not yet committed, or for another leader to decide.
 
-An offset can be given to another record by another leader; offset and epoch together name one."""
+Another leader may give an offset to another record, so an offset and an epoch together name a record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Appended(NamedTuple):
-    """`end` is past the last record; `durable` is there while the topic's own sync is under way."""
+    """`end` is past the last record; `durable` is set while the topic's own sync is under way."""
 
     base: Offset
     end: Offset
@@ -27,12 +27,12 @@ class Appended(NamedTuple):
 def appended_before(
     partition: HostedPartition, base: int, end: int, durable: asyncio.Future[None] | None
 ) -> Appended:
-    """What was appended before."""
+    """An earlier append, up to `end`."""
     return Appended(Offset(base), Offset(end), -1, durable, partition.log.epochs.of(end - 1))
 
 
 def is_committed(partition: HostedPartition, appended: Appended) -> bool:
-    """Whether all replicas that count have it: these records, not those that another leader has put there."""
+    """True if all replicas that count have these records, and not another leader's at the same offsets."""
     end, log = appended.end, partition.log
     return partition.state.committed >= end and (
         appended.epoch == log.epochs.of(end - 1) or end <= log.start  # deleted meanwhile
@@ -40,7 +40,7 @@ def is_committed(partition: HostedPartition, appended: Appended) -> bool:
 
 
 def moved(partition: HostedPartition, appended: Appended) -> bool:
-    """It is another leader's to say what becomes of it."""
+    """True if another leader decides whether the append is committed."""
     return (
         partition.leader != partition.state.node
         or appended.epoch != partition.log.epochs.of(appended.end - 1)
@@ -48,12 +48,26 @@ def moved(partition: HostedPartition, appended: Appended) -> bool:
 
 
 def when_committed(partition: HostedPartition, appended: Appended) -> asyncio.Future[None]:
-    """Done when it is; fails when another broker leads."""
+    """Done when the append is committed; fails when another broker leads."""
     if not moved(partition, appended):
         return partition.commit_waits.wait(appended.end)
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failed.set_exception(not_led(partition))
     return failed
+
+
+async def committed_within(partition: HostedPartition, appended: Appended, timeout_ms: int) -> None:
+    """Returns when the append is synced and committed; raises RequestTimedOut if that takes longer."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            if appended.durable is not None:
+                await asyncio.shield(appended.durable)
+            if not is_committed(partition, appended):
+                await when_committed(partition, appended)
+    except TimeoutError:
+        raise errors.RequestTimedOut(
+            f"{partition.name}: the batch is not on all in-sync replicas yet"
+        ) from None
 
 
 def not_led(partition: HostedPartition) -> errors.TidelogError:

@@ -1,8 +1,8 @@
-"""Log directory failure: partitions whose disk has failed are left to the replicas that have them.
+"""Log directory failure: hands partitions on a failed disk over to replicas on other disks.
 
-A leader that cannot read or write its log would keep it from everybody, and in time find its followers behind.  The
-replica is in doubt from then on, and where another holder runs, that one leads.  The last holder stays what it is, since
-it alone may have everything."""
+A leader that cannot read or write its log would make the partition unavailable, and in time drop all its followers.  From
+the failure on the replica is in doubt, and another running holder leads.  The last holder keeps its place, since it alone
+may have every record."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ class DirectoryFailure:
             log.warning("%d partitions in %s, which has failed, were left to other brokers", left, where.path)
 
     def _counts(self, name: TopicPartition) -> bool:
-        """Whether this broker is a holder, and nobody doubts it."""
+        """True if this broker is a holder without a doubt."""
         stored = self._metadata.image.partition(*name)
         return stored is not None and self._node in stored.holders and self._node not in stored.doubted

@@ -1,8 +1,8 @@
 """The follower's side of Fetch: the session, the offsets to fetch from, and where to truncate after a divergence.  Pure.
 
-A follower fetches with the epoch of the last record it has.  Where its log and the leader's part ways the leader says
-so instead of sending records, and the follower cuts its log there, by epochs alone: a record it has and the leader of
-a newer epoch has not was never acknowledged to anybody who asked for all replicas."""
+A follower fetches with the epoch of its last record.  Where its log and the leader's diverge, the leader answers with that
+offset instead of records, and the follower truncates its log there, by epochs alone.  A record that the follower has and
+the leader of a newer epoch lacks was never acknowledged with acks=all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key = tuple[UUID, int]  # topic id, partition
 
 
 class Wanted(NamedTuple):
-    """What is asked of the leader for one partition."""
+    """The part of a fetch for one partition."""
 
     leader_epoch: int
     offset: int

@@ -1,9 +1,9 @@
 """The in-sync sets (ISR) of the partitions that this broker leads: shrinks them by followers that lag, end or are in doubt,
 expands them by followers that have caught up.
 
-Changes go to the metadata by compare-and-swap, all of one moment together.  From the moment a join is proposed until its
-outcome is known, members of the old and of the new set count alike, so a lost answer does no harm: whichever set is
-stored, all of it has what was acknowledged."""
+Changes go to the metadata by compare-and-swap, all changes of one moment together.  From the proposal of a join until its
+outcome is known, the members of both the old and the new set count.  So a lost answer does no harm: every member of the
+stored set has all acknowledged records."""
 
 from __future__ import annotations
 

@@ -7,12 +7,13 @@ pipelined on one connection land in the order they were sent.  Called by handler
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.log.acceptance import sound
 from tidelog._speed.log.append import NativePartition
+from tidelog._speed.log.batch import Header
 from tidelog._speed.log.commit_waits import CommitWaits
 from tidelog.config import TopicConfig
 from tidelog.record.builder import EndMarker, Marker, build_marker
@@ -58,11 +59,22 @@ class Enlisted(NamedTuple):
     from_the_first: bool
 
 
+def _admit(partition: HostedPartition, header: Header, size: int) -> None:
+    """Raises the refusal of a queue that has no room for the batch."""
+    if len(partition.admissions) < partition.rules.admissions:
+        raise errors.LeaderNotAvailable(
+            f"{partition.name}: the state of the queue is being loaded: try again"
+        )
+    for admit in partition.admissions.values():
+        admit(header, size)
+
+
 class HostedPartition(NativePartition):
     __slots__ = (
         "_rules",
         "_told",
         "_unstable",
+        "admissions",
         "in_sync_here",
         "index",
         "key_versions",
@@ -98,6 +110,8 @@ class HostedPartition(NativePartition):
         # The leader's last word on what is committed, and where its log starts.
         self._told = Offset(0), Offset(0)
         self.replica_count = 1
+        # By share group: whether a queue takes a batch of this size; raises PolicyViolation.
+        self.admissions: dict[str, Callable[[Header, int], None]] = {}
         self._unstable: int | None = None  # as it was when readers were last told
         self.key_versions: KeyVersions | None = (
             None  # of topics with conditional.append.enable; None: not read
@@ -228,6 +242,8 @@ class HostedPartition(NativePartition):
                 if enlisted is None:
                     raise errors.InvalidTxnState(f"{self.name} is not part of a transaction of the producer")
                 log.producers.check_begin(header, enlisted.from_the_first)
+        if self._rules.admissions:
+            _admit(self, header, len(data))
         base = log.next
         versions = checked_versions(self, expected) if self._rules.conditional else None
         pending = self.append_led(data, header, max_timestamp_at, now_ms)

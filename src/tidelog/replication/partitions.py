@@ -328,8 +328,7 @@ class Partitions:
     # Between directories
 
     def move(self, name: TopicPartition, path: str) -> None:
-        """Begins to move a log to another directory of this broker; reads and writes go on meanwhile, and a follower
-        goes on following."""
+        """Begins to move a log to another directory of this broker; reads, writes and replication continue meanwhile."""
         partition = self.held_here(*name)
         under_way = self._dirs.moves.get(name)
         move = self._dirs.move(name, path)

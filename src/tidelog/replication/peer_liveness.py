@@ -1,11 +1,11 @@
 """Notices that another broker's process has ended, long before its session (the lease in the metadata store) expires.
 
-A process that ends takes its connections with it, and its machine refuses new ones in its name.  This node keeps one
-idle connection to every other broker; when one breaks and its address refuses to be called again, the registration is
-deleted, which is what the end of the lease would have done.  Only a broker that was reached before is judged so: one
-that could never be called from here may well be fine.  One that is judged wrongly (a firewall that answers for it) takes
-its place anew; who leads is decided by swaps and epochs alone, so nothing is lost by a mistake.  A broker that is
-silent, frozen or cut off keeps its place until its lease ends."""
+When a process ends, its connections break, and its machine refuses new ones.  This broker keeps one idle connection to
+every other broker.  When a connection breaks and the address refuses new ones, this broker deletes the registration, as
+the end of the lease would.  It judges only a broker that it has reached before: an address that it could never reach may
+belong to a healthy broker.  A broker that is judged wrongly (a firewall refuses in its name) registers again; swaps and
+epochs alone decide about leaders, so a mistake loses nothing.  A silent, frozen or isolated broker keeps its registration
+until its lease ends."""
 
 from __future__ import annotations
 
@@ -99,11 +99,13 @@ class PeerLiveness:
             )
         except errors.TidelogError as problem:
             log.info(
-                "broker %d seems to be gone, and the metadata cannot be told: %s", broker.node_id, problem
+                "broker %d seems to be gone, and its registration could not be deleted: %s",
+                broker.node_id,
+                problem,
             )
             return
         if done is not None:
-            log.warning("broker %d has ended: nobody answers at its address any more", broker.node_id)
+            log.warning("broker %d has ended: its address refuses connections", broker.node_id)
 
     async def stop(self) -> None:
         tasks, self._watched = list(self._watched.values()), {}

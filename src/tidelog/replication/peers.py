@@ -94,7 +94,7 @@ class Peers:
             connection.close()
         self._connections.clear()
 
-    async def connect(self, node: NodeId) -> Requester:
+    async def connect(self, node: NodeId, client_id: str | None = None) -> Requester:
         """A connection of the caller's own; he closes it."""
         endpoint = self._endpoint(node)
         if endpoint is None:
@@ -104,7 +104,7 @@ class Peers:
             self._network,
             endpoint.host,
             endpoint.port,
-            f"broker-{self._node}",
+            client_id or f"broker-{self._node}",
             SOFTWARE_VERSION,
             connect_timeout_ms=CONNECT_MS_MAX,
             request_timeout_ms=self._request_timeout_ms,

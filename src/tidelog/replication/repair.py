@@ -1,10 +1,10 @@
 """Repairs damaged logs of this broker with the bytes of replicas that are not damaged.
 
-A damaged replica leaves the in-sync set first, and the leadership with it, and does not fetch: nobody counts on it.  Then
-it writes the bytes of each bad range anew as its leader has them (`storage.restoring`).  Where the leader's bytes do not
-fit into the same place, it cuts its log before the damage and follows from there; only when it is no holder, its leader
-is not damaged itself, and no join of its own is under way, so nothing is lost that only this replica has.  The last
-holder stays what it is, and asks any other replica for the bytes; an operator has `tidelog log repair`.
+A damaged replica first leaves the in-sync set and the leadership, and stops fetching, so no leader counts it.  Then it
+overwrites each bad range with the leader's bytes (`storage.restoring`).  If these do not fit into the same place, it
+truncates its log before the damage and follows from there.  It does so only when it is no holder, its leader is not damaged
+and no join is under way, so no record is lost that only this replica has.  The last holder keeps its place and asks any
+other replica for the bytes; an operator has `tidelog log repair`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Repair:
         truncated: Callable[[HostedPartition], None],
         repaired: Callable[[TopicPartition], None],
     ) -> None:
-        """`truncated` and `repaired` are told what has happened to a log."""
+        """`truncated` and `repaired` are called after the change of a log."""
         self.restored = 0
         """Ranges that were written anew since the start."""
         self.cut = 0

@@ -286,7 +286,7 @@ class ReplicaFetcher:
             return  # appends of its own time as leader are on their way to the disk: let them land first
         if part.error_code == errors.OffsetOutOfRange.code and part.log_start_offset > replica.next:
             log.info(
-                "%s begins anew at offset %d, where its leader's log starts",
+                "%s restarts at offset %d, the start of its leader's log",
                 partition.name,
                 part.log_start_offset,
             )

@@ -74,13 +74,13 @@ class ReplicaState(NativeReplicaState):
         return self._count()
 
     def propose(self, in_sync: frozenset[NodeId]) -> bool:
-        """This set is about to be stored.  Until it is known whether it was, every member of either counts: whoever is
-        elected from the one or the other must have what is committed.  True if `committed` moved."""
+        """This set is about to be stored.  Until the outcome is known, every member of both sets counts: a leader elected
+        from either set must have all committed records.  True if `committed` moved."""
         self.proposed = in_sync
         return self._count()
 
     def settled(self) -> bool:
-        """What was proposed is stored, and `in_sync` tells, or it never will be; true if `committed` moved."""
+        """The proposal is stored, as `in_sync` shows, or never will be; true if `committed` moved."""
         self.proposed = None
         return self._count()
 

@@ -1,8 +1,7 @@
 """Replication throttles (`leader.` and `follower.replication.throttled.rate`): quotas for replicas that are behind.  Pure.
 
-A replica that is in sync is never held back: producers wait for it.  What it takes counts all the same, as in Kafka.
-The leader's side is asked by the handler of fetches, the follower's by `replica_fetcher`, moves between folders by
-`partitions`; each has one of these."""
+A replica in sync is never throttled, since producers wait for it; its bytes count all the same, as in Kafka.  The fetch
+handler uses the leader's throttle, `replica_fetcher` the follower's, and `partitions` one for moves between directories."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ def throttled(listed: Collection[str], index: int, node: int) -> bool:
 
 
 class Throttle:
-    """An account of bytes that fills at `rate` a second, up to one second's worth.  Whoever takes may overdraw it by
-    what he takes at once; then nobody gets anything until that is paid."""
+    """A budget of bytes that fills at `rate` a second, up to the bytes of one second.  One caller may overdraw the budget
+    by a single amount; then all callers wait until the budget is positive again."""
 
     def __init__(self, rate: Callable[[], int]) -> None:
         self._rate = rate

@@ -59,8 +59,9 @@ class Tiering:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         random: Random,
+        counters: TieringCounters,
     ) -> None:
-        self.counters = TieringCounters()
+        self.counters = counters
         self._tiers = tiers
         self._partitions = partitions
         self._dirs = dirs

@@ -78,7 +78,7 @@ class AvroReader:
         source = io.BytesIO(data)
         value = self._read(source, self._schema, into)
         if whole and source.tell() != len(data):
-            raise ValueError(f"{len(data) - source.tell()} bytes are left over behind the record")
+            raise ValueError(f"{len(data) - source.tell()} bytes are left over after the record")
         return value
 
 

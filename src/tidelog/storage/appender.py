@@ -158,7 +158,7 @@ class Appender(NativeAppender):
         return error
 
     def abandon(self) -> None:
-        """The log's folder is about to go: whoever waits for an append is told so."""
+        """The log's folder is about to be deleted: appends that wait fail."""
         log = self.log
         self.group = None
         flusher = log.volume.flusher

@@ -52,7 +52,7 @@ class _Chore:
 
 
 class Background:
-    """`committed` tells how far a partition is replicated; None when nobody leads or follows it here: then the
+    """`committed` returns the high watermark of a partition; None when this broker neither leads nor follows it: then the
     checkpoint counts."""
 
     def __init__(self, dirs: LogDirs, clock: Clock, intervals: Intervals, committed: Committed) -> None:
@@ -92,7 +92,7 @@ class Background:
                 await self.tick()
             except Exception:
                 # One log that cannot be looked after must not cost all others their retention.
-                logger.exception("housekeeping failed, and goes on")
+                logger.exception("Housekeeping failed, and runs again in the next round")
 
     async def tick(self) -> None:
         """Everything that is due now."""

@@ -30,7 +30,7 @@ class CorruptCheckpoint(Exception):
 
 
 class OffsetFile:
-    """One offset per partition of a directory.  `offsets` is what is known; `save` makes it what is on disk."""
+    """One offset per partition of a directory.  `offsets` is in memory; `save` writes it to the disk."""
 
     __slots__ = ("_disk", "_lock", "_path", "_saved", "_saving", "offsets")
 

@@ -93,7 +93,7 @@ class Cutter:
         self._shrunk(0 if start == offset else offset)
 
     def _shrunk(self, offset: int) -> None:
-        """Nothing at `offset` or behind is left of what was there."""
+        """The log has lost all its records from `offset` on."""
         log, active = self._log, self._log.segments.last
         disk = log.volume.disk
         log.durability.cut(active)

@@ -1,8 +1,8 @@
 """The disk seam: every byte that storage keeps passes through a `Disk`.
 
-`SystemDisk` is the machine's file system.  `tidelog.testing` has one in memory that loses and tears what was
-not synced when it crashes.  What is promised after a crash: bytes of a file up to its last `sync`, and names
-in a folder up to its last `sync_folder`; anything later may be there, be missing, or be torn.
+`SystemDisk` is the machine's file system.  `tidelog.testing` has one in memory that loses and tears unsynced writes when
+it crashes.  After a crash these are certain: bytes of a file up to its last `sync`, and names in a folder up to its last
+`sync_folder`; anything later may be present, missing, or torn.
 """
 
 from __future__ import annotations

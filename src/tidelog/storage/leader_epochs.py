@@ -1,9 +1,9 @@
-"""The leader epochs of a log: which epoch began at which offset (`leader-epoch-checkpoint`).
+"""The leader epochs of a log: the start offset of each epoch (`leader-epoch-checkpoint`).
 
-Pure; `log` keeps it in step and on disk.
+Pure; `log` keeps it up to date and on disk.
 
-Epochs and their start offsets both ascend.  The file may lag behind: epochs are in every batch, so what is
-above the recovery point is learned again when the log is scanned.
+Epochs and their start offsets both ascend.  The file may lag behind: every batch has its epoch, so a scan of the log finds
+the epochs above the recovery point again.
 """
 
 from __future__ import annotations

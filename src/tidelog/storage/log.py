@@ -115,6 +115,14 @@ class Log(NativeLog):
         self.roller.reconfigure(config)
         self.state.durability.configure(config)
 
+    def bytes_from(self, offset: int) -> int:
+        """Bytes of the batches from the one that holds `offset` on."""
+        if offset >= self.next:
+            return 0
+        number = self.segments.holding(offset)
+        position, _ = self.segments[number].locate(offset)
+        return sum(self.segments[at].size for at in range(number, len(self.segments))) - position
+
     def _find_cold(self, config: TopicConfig) -> None:
         state, tiers = self.state, self.volume.tiers
         if not config.remote_storage_enable:

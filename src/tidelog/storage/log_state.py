@@ -81,8 +81,8 @@ class LogState(NativeLogState):
             raise self.volume.offline()
 
     def change(self, change: Callable[[], None], doing: str) -> None:
-        """A change that fails half-way takes the directory offline, so nobody goes on with a log that is neither the old
-        nor the new one."""
+        """A change that fails half-way takes the directory offline, so that nobody uses a log that is neither the old nor
+        the new one."""
         self.check_online()
         self.changed = True
         try:

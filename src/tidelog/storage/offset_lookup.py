@@ -44,8 +44,8 @@ class MustDecompress(Exception):
 
 
 async def look_up(search: Callable[[Known], TimedOffset | None]) -> TimedOffset | None:
-    """What `search` finds, with compressed batches opened on a thread.  The log may change meanwhile, so the search begins
-    anew each time."""
+    """The result of `search`, with compressed batches decompressed on a thread.  The log may change meanwhile, so the
+    search starts over each time."""
     opened: Known = {}
     while True:
         try:

@@ -137,8 +137,8 @@ class Reader:
         return self._log.volume.failed(problem, f"read {self._log.name}")
 
     def end_of(self, part: Records, offset: int, bound: int) -> int:
-        """Past the last record of what was read from `offset` on, with the bound `bound`.  For those who count, so
-        nothing is raised: `offset` when it cannot be told."""
+        """The offset past the last record of a read from `offset` with the bound `bound`.  For counters, so nothing is
+        raised: `offset` when the end is unknown."""
         if not isinstance(part, Slice):
             return part.end
         segments = self._log.segments

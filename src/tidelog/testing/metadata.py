@@ -223,7 +223,7 @@ class VirtualMetadata:
 
         def here() -> T:
             if history is not self._history:
-                raise Unanswered("the store that was asked is gone: a backup was restored in its place")
+                raise Unanswered("the store is gone: a backup was restored in its place")
             return work()
 
         StoreRequest(self, name, here, answer, self._loop.time() + patience_ms / 1000, self._random)

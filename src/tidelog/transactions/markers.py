@@ -5,7 +5,6 @@ Partitions that another broker leads get it by WriteTxnMarkers."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
-from tidelog.replication.commit_status import Appended, is_committed, when_committed
+from tidelog.replication.commit_status import Appended, committed_within, is_committed
 from tidelog.replication.partition import Ending, HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
@@ -95,17 +94,7 @@ class _PartitionWait:
         self._appended = appended
 
     async def __call__(self, timeout_ms: int) -> None:
-        partition, appended = self._partition, self._appended
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                if appended.durable is not None:
-                    await asyncio.shield(appended.durable)
-                if not is_committed(partition, appended):
-                    await when_committed(partition, appended)
-        except TimeoutError:
-            raise errors.RequestTimedOut(
-                f"{partition.name}: the marker is not on all in-sync replicas yet"
-            ) from None
+        await committed_within(self._partition, self._appended, timeout_ms)
 
 
 class _RemoteWait:

@@ -1,7 +1,7 @@
 """ACLs as the protocol names them: the codes of resource types, pattern types, operations and permissions, a binding,
-and the filter that DescribeAcls and DeleteAcls carry.  Pure.
+and the filter of DescribeAcls and DeleteAcls.  Pure.
 
-Clients, the metadata records and the authorizer share these values; who may do what is decided in `access.acls`."""
+Clients, the metadata records and the authorizer share these values; `access.acls` decides about rights."""
 
 from __future__ import annotations
 

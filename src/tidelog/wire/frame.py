@@ -82,7 +82,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Buffe
 
 
 def response_start(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
-    """What stands before a body of that size."""
+    """The bytes before a body of that size."""
     if flexible_response(api_key, version):
         return _RESPONSE_FLEXIBLE.pack(body_size + 5, correlation_id)
     return _RESPONSE.pack(body_size + 4, correlation_id)

@@ -65,8 +65,8 @@ def string_size(data: Buffer, at: int, first: int) -> tuple[int, int]:
 
 
 def records_of(data: Buffer, at: int, end: int) -> Records:
-    """Records are most of what is moved.  Where nobody writes into the memory any more they stay there; unless they are
-    the smaller part of it, which would keep the rest from being used again."""
+    """Records are most of the bytes.  If nobody writes into the memory any more they stay there, unless they are its
+    smaller part, which would keep the rest from being reused."""
     if type(data) is memoryview and data.readonly and 2 * (end - at) >= len(data):
         return data[at:end]
     return bytes(data[at:end])

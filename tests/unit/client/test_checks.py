@@ -203,7 +203,7 @@ def test_settings_may_be_numbers() -> None:
 
 @staged
 async def test_topics_are_made_from_descriptions(stage: Stage) -> None:
-    with pytest.raises(TypeError, match=r"NewTopic\(\.\.\.\), not from 'o'"):
+    with pytest.raises(TypeError, match=r"NewTopic\(\.\.\.\), not 'o'"):
         await create_topics(None, list("orders"), validate_only=False, timeout_ms=1)  # type: ignore[arg-type]
     assert NewTopic("orders", configs={"retention.ms": 5}).configs == {"retention.ms": 5}
 

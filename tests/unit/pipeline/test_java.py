@@ -23,9 +23,12 @@ def fake_java(folder: Path, version: str) -> Path:
 
 def test_the_machines_own_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = fake_java(tmp_path, "21.0.1")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "")  # set, so that what is chosen is taken back at the end
     monkeypatch.setenv("PATH", str(java.parent), prepend=":")
-    assert use_java() == java
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    chosen = use_java()
+    assert chosen.is_relative_to(tmp_path / "cache") and f'exec "{java}"' in chosen.read_text()
+    assert use_java() == chosen, "the launcher does not start itself"
 
 
 @pytest.mark.parametrize("version", ["11.0.2", "1.8.0_392"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
 import pytest
+
+from tidelog.pipeline.needs import need_spark
+from tidelog.pipeline.options.text import PipelineError
 
 HIDE = """
 import importlib.util, sys
@@ -46,6 +50,12 @@ def test_without_spark_one_line_says_what_to_do(words: list[str]) -> None:
     assert (
         shown.stderr == "Error: pipelines need pyspark, not installed here: pip install 'tidelog[pipeline]'\n"
     )
+
+
+def test_several_missing_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PipelineError, match="need pyspark, pyarrow and sqlglot, not installed here"):
+        need_spark("sqlglot")
 
 
 def test_the_library_says_the_same() -> None:

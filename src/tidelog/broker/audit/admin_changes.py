@@ -82,8 +82,8 @@ def _created_topics(request: Any, context: Context) -> Iterable[AdminChange]:
 def _deleted_topics(request: Any, context: Context) -> Iterable[AdminChange]:
     names = list(request.topic_names or ())
     for topic in request.topics or ():
-        known = context.services.image().topic_by_id(topic.topic_id) if topic.name is None else None
-        names.append(topic.name or (known.name if known is not None else str(topic.topic_id)))
+        topic_image = context.services.image().topic_by_id(topic.topic_id) if topic.name is None else None
+        names.append(topic.name or (topic_image.name if topic_image is not None else str(topic.topic_id)))
     for name in names:
         yield AdminChange(TOPIC, name, {})
 

@@ -16,7 +16,7 @@ from tidelog.config import BrokerConfig
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.metadata.controller import Controller
 from tidelog.record.builder import BatchBuilder
-from tidelog.replication.commit_status import is_committed, when_committed
+from tidelog.replication.commit_status import committed_within
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
 from tidelog.types import NodeId
@@ -108,15 +108,7 @@ class AuditTopicWriter:
 
     async def _append_here(self, batch: bytearray) -> None:
         partition = self._partitions.led_here(self._topic.name, 0)
-        appended = partition.append_own(batch)
-        try:
-            async with asyncio.timeout(WRITE_MS_MAX / 1000):
-                if appended.durable is not None:
-                    await asyncio.shield(appended.durable)
-                if not is_committed(partition, appended):
-                    await when_committed(partition, appended)
-        except TimeoutError:
-            raise errors.RequestTimedOut(f"{partition.name}: not on all in-sync replicas yet") from None
+        await committed_within(partition, partition.append_own(batch), WRITE_MS_MAX)
 
     async def _produce(self, leader: NodeId, batch: bytearray) -> None:
         data = [

@@ -152,7 +152,7 @@ class AuditTrail:
         return None if ends_ms is None else ends_ms / 1000
 
     def end_window(self) -> None:
-        """Tells what was added up."""
+        """Records the added-up events."""
         for event in self._repeated.ended(self._clock.now_ms()):
             self._tell(event)
 
@@ -174,9 +174,9 @@ class AuditTrail:
         return taken
 
     def give_back(self, events: list[bytes]) -> None:
-        """They could not be written: they come first the next time, within the bound."""
-        room = max(0, self._settings().queue_max - len(self._queue))
-        lost = len(events) - room
+        """Puts events that could not be written back at the head of the queue, within its bound."""
+        places = max(0, self._settings().queue_max - len(self._queue))
+        lost = len(events) - places
         if lost > 0:
             self.dropped += lost
             self._missing += lost

@@ -154,7 +154,7 @@ async def list_groups(request: Any, context: Context, handle: Handler) -> Any:
     response = await answered(handle, request, context)
     if not context.sees(Op.DESCRIBE, CLUSTER, CLUSTER_NAME):
         response.groups, _ = split(
-            context, Op.DESCRIBE, GROUP, response.groups, lambda group: group.group_id, asked=False
+            context, Op.DESCRIBE, GROUP, response.groups, lambda group: group.group_id, named=False
         )
     return response
 
@@ -212,7 +212,7 @@ async def offset_fetch(request: Any, context: Context, handle: Handler) -> Any:
     for group in response.groups:
         if group.group_id not in hidden:  # it was asked for everything
             group.topics, _ = split(
-                context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name, asked=False
+                context, Op.DESCRIBE, TOPIC, group.topics, lambda topic: topic.name, named=False
             )
         for topic in hidden.get(group.group_id, ()):
             code = topic_refusal(context, topic)
@@ -240,7 +240,7 @@ async def _fetch_of_one_group(request: Any, context: Context, handle: Handler) -
     response = await answered(handle, request, context)
     if asks_all:
         response.topics, _ = split(
-            context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name, asked=False
+            context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name, named=False
         )
     response.topics += [_unfetched(topic, TOPIC_REFUSED) for topic in refused]
     return response

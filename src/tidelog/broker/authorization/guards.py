@@ -87,11 +87,11 @@ def split(
     items: Iterable[T],
     name: Callable[[T], str | None],
     *,
-    asked: bool = True,
+    named: bool = True,
 ) -> tuple[list[T], list[T]]:
-    """(those that the principal may do it to, the others); a name that is None stands for nothing, and may pass.  Not
-    `asked`: the client did not name them, and the others are left out of the answer."""
-    may = context.allows if asked else context.sees
+    """(the allowed items, the refused ones); an item without a name passes.  `named` is False if the client did not name
+    the items in its request: the refused ones are then left out of the answer."""
+    may = context.allows if named else context.sees
     allowed: list[T] = []
     refused: list[T] = []
     for item in items:

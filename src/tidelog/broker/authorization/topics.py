@@ -57,7 +57,7 @@ async def metadata(request: Any, context: Context, handle: Handler) -> Any:
     if not asks_all and context.version == 0:
         response.topics = [topic for topic in response.topics if topic.name]
     allowed, _ = split(
-        context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name or None, asked=False
+        context, Op.DESCRIBE, TOPIC, response.topics, lambda topic: topic.name or None, named=False
     )
     response.topics = allowed + refused
     for topic in allowed:
@@ -75,7 +75,7 @@ def cluster_operations(context: Context) -> int:
 
 
 def _describable(request: Any, context: Context) -> tuple[list[Any], list[MetadataResponseTopic]]:
-    """What remains to be asked, and the answers for what may not be described, or created."""
+    """The rest of the request, and the answers for topics that may not be described, or created."""
     image, left, refused = context.services.image(), [], []
     for topic in request.topics:
         if topic.topic_id != _NO_ID and context.version >= _IDS_FROM:

@@ -1,4 +1,4 @@
-"""Who may do what in transactions, and who may number records."""
+"""Rights in transactions, and the right to produce with sequence numbers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def describe_transactions(request: Any, context: Context, handle: Handler)
     response = await answered(handle, request, context)
     for state in response.transaction_states:
         state.topics, _ = split(
-            context, Op.DESCRIBE, TOPIC, state.topics, lambda topic: topic.topic, asked=False
+            context, Op.DESCRIBE, TOPIC, state.topics, lambda topic: topic.topic, named=False
         )
     response.transaction_states += [
         TransactionState(error_code=TRANSACTION_REFUSED, transactional_id=name) for name in refused
@@ -166,6 +166,6 @@ async def list_transactions(request: Any, context: Context, handle: Handler) -> 
         TRANSACTIONAL_ID,
         response.transaction_states,
         lambda state: state.transactional_id,
-        asked=False,
+        named=False,
     )
     return response

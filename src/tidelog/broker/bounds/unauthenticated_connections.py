@@ -1,7 +1,8 @@
-"""Connections whose client has not said yet who it is: in a TLS handshake, or before the end of a SASL login.
+"""Connections before their login: in a TLS handshake, or before the end of a SASL login.
 
-All together have a bounded number of places and a small share of memory, each has a time limit from the accept on.  When
-the places are taken, the address with the most of them gives up its oldest.  The server tells who came and who is known."""
+Together they have a bounded number of places and a small share of memory; each has a time limit that starts at the accept.
+When the places are taken, the address with the most connections loses its oldest one.  The server reports new connections
+and finished logins."""
 
 from __future__ import annotations
 

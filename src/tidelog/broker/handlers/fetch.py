@@ -87,7 +87,7 @@ def _check_replica(ask: FetchAsk, services: Services) -> None:
     """An older process of the broker, which may have other data than the one that is registered, must not speak for it."""
     broker = services.image().brokers.get(NodeId(ask.replica_id))
     if broker is not None and UNKNOWN < ask.replica_epoch < broker.epoch:
-        raise errors.StaleBrokerEpoch(f"broker {ask.replica_id} has registered anew since")
+        raise errors.StaleBrokerEpoch(f"broker {ask.replica_id} has registered again since")
 
 
 class FetchInFlight:
@@ -278,7 +278,8 @@ class FetchInFlight:
         return answers, held, size, settled
 
     def _told(self, topic: str | bytes, problem: errors.TidelogError) -> errors.TidelogError:
-        """A tenant is told of an id outside of it that there is no such topic, whatever stands against the fetch."""
+        """The error code for a tenant: an id outside of the tenant is an unknown topic, whatever else is wrong with the
+        fetch."""
         if isinstance(topic, bytes) and self._ask.replica_id < 0:
             tenant = self._services.gate.tenant(self._caller)
             topic_image = None if tenant is None else self._services.image().topic_by_id(UUID(bytes=topic))

@@ -63,7 +63,7 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
             try:
                 if counts[topic.name, requested.partition_index] > 1:
                     raise errors.InvalidRequest(
-                        f"{topic.name}-{requested.partition_index} is asked for twice"
+                        f"{topic.name}-{requested.partition_index} occurs twice in the request"
                     )
                 partition = context.services.partitions.led_here(topic.name, requested.partition_index)
                 partition.check_epoch(requested.current_leader_epoch)

@@ -91,7 +91,7 @@ async def _topics(
         if requested.topic_id != _NO_ID:
             answers[requested.topic_id] = _by_id(requested.topic_id, image, context.listener)
         elif requested.name is None:
-            raise errors.InvalidRequest("a topic is asked for by neither name nor id")
+            raise errors.InvalidRequest("a topic in the request has neither name nor id")
         elif (topic := image.topics.get(requested.name)) is not None:
             answers[requested.name] = _described(topic, image, context.listener)
         else:

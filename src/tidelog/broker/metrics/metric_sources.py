@@ -11,8 +11,16 @@ from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.metadata.isr_and_election_counts import IsrAndElectionCounts
 from tidelog.replication.peers import Peers
 from tidelog.replication.repair import Repair
+from tidelog.replication.tiering import TieringCounters
 from tidelog.storage.compaction.cleaner import Cleaner
 from tidelog.storage.integrity.scrubber import Scrubber
+from tidelog.storage.tiers.tiers import Tiers
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSources:
+    tiers: Tiers
+    counters: TieringCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +33,5 @@ class MetricSources:
     scrubbers: Sequence[Scrubber]
     repair: Repair
     tenant_storage: TenantStorage
+    remote: RemoteSources | None
+    """None: the broker has no remote storage."""

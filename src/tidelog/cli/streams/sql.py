@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.interruptible import Interruptible
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import hush_stdout, print_json, print_table
 from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, pairs
 
 if TYPE_CHECKING:
@@ -152,8 +152,11 @@ def sql(
         else:
             script = sys.stdin.read()
             spark.run(lambda: _script(engine, script, "", session.json))
+        sys.stdout.flush()
     except KeyboardInterrupt:
         pass
+    except BrokenPipeError:  # `tidelog sql ... | head`: the reader has what it wanted
+        hush_stdout()
     finally:
         engine.stop()
 

@@ -32,7 +32,7 @@ async def list_all(cluster: Cluster, group_ids: Sequence[str], *, timeout_ms: in
 async def _ask(connection: Requester, groups: list[str]) -> dict[str, Offsets | errors.TidelogError]:
     version = connection.version_of(OffsetFetchRequest, NAMES_VERSION_MAX)
     if version < GROUPS_VERSION_MIN:
-        raise errors.UnsupportedVersion("this broker is too old to be asked about several groups at once")
+        raise errors.UnsupportedVersion("this broker is too old for a request about several groups")
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
     )

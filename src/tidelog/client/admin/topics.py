@@ -55,7 +55,7 @@ async def create_topics(
 ) -> dict[str, CreatedTopic]:
     for new in topics:
         if not isinstance(new, NewTopic):
-            raise TypeError(f"a topic is made from a NewTopic(...), not from {new!r}")
+            raise TypeError(f"create_topics takes NewTopic(...), not {new!r}")
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics], timeout_ms=timeout_ms, validate_only=validate_only
     )

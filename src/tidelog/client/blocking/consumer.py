@@ -175,7 +175,7 @@ class Consumer(BlockingReader):
 
             consumer.commit({TopicPartition("orders", 0): 43})
 
-        Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
+        Raises `CommitFailed` when the group has removed this consumer, `RebalanceInProgress` when it
         must poll first."""
         self._run(self._core.commit(offsets, timeout_ms))
 

@@ -1,4 +1,4 @@
-"""Offsets by time: ListOffsets asked of every leader, asked again where a leader has changed."""
+"""Offsets by time: sends ListOffsets to every leader, and again where the leader has changed."""
 
 from __future__ import annotations
 

@@ -301,11 +301,11 @@ class Consumer(PartitionReader):
     # Commits
 
     async def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """Commits these offsets (of the next record to read), or the positions behind all records that were handed out.
+        """Commits these offsets (of the next record to read), or the positions after all returned records.
 
             await consumer.commit({TopicPartition("orders", 0): 43})
 
-        Raises `CommitFailed` when the group goes on without this consumer, `RebalanceInProgress` when it
+        Raises `CommitFailed` when the group has removed this consumer, `RebalanceInProgress` when it
         must poll first."""
         await self._commits.commit(offsets, timeout_ms)
 

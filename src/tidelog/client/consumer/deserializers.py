@@ -42,7 +42,7 @@ class Deserializers:
         error = (
             SchemaUnavailable(f"{where}: {problem}; poll again later")
             if _may_pass(problem)
-            else SerializationError(f"{where}: {problem}; seek past it to go on")
+            else SerializationError(f"{where}: {problem}; seek past it to continue")
         )
         error.__cause__ = problem
         return count, error

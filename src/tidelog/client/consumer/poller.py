@@ -138,7 +138,7 @@ class Poller:
             await self.attend()
 
     async def attend(self) -> None:
-        """Gives up and takes partitions as the group says, and commits what is due."""
+        """Revokes and adds partitions as the group says, and commits when a commit is due."""
         runtime = self._runtime
         runtime.attention = False
         if runtime.commits is not None:

@@ -1,8 +1,8 @@
-"""Reads the records between two offsets of a partition, for a caller that knows beforehand that they exist.
+"""Reads the records between two offsets of a partition, for a caller that knows that they exist.
 
-Unlike a consumer it has no position, asks for nothing behind the end, and does not wait at the broker for records
-to come.  The next answer is under way while the caller is busy with the last one.  Every range stands for itself,
-so one reader may serve many of them.
+Unlike a consumer, the reader has no position, fetches nothing past the end, and does not wait at the broker for new
+records.  It requests the next answer while the caller handles the last one.  Ranges are independent, so one reader may
+serve many of them.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ class RangeReader:
     async def pieces(
         self, partition: TopicPartition, start: int, end: int, topic_id: uuid.UUID | None = None
     ) -> AsyncIterator[Piece]:
-        """What is in the log from `start` to `end`; the last piece may reach behind `end`.
-
-        Raises `OffsetOutOfRange` when the log does not reach from here to there (any more), and
-        `UnknownTopicOrPartition` when the topic is gone, or is another one than `topic_id`."""
+        """The records of the log from `start` to `end`; the last piece may reach past `end`.  Raises `OffsetOutOfRange`
+        when the log does not have this range (any more), and `UnknownTopicOrPartition` when the topic is gone, or has
+        another id than `topic_id`."""
         source = partition, topic_id
         coming = self._begin(source, start, end) if start < end else None
         try:
@@ -99,7 +98,7 @@ class RangeReader:
             await cluster.refresh([partition.topic])
             if self._is_another(partition.topic, topic_id):
                 raise errors.UnknownTopicOrPartition(
-                    f"topic {partition.topic!r} was deleted and made anew: the records to read are gone"
+                    f"topic {partition.topic!r} was deleted and created again: the records to read are gone"
                 )
         (node,) = await cluster.leaders([partition])
         connection = await cluster.node(node)

@@ -53,7 +53,7 @@ class Assignor(Protocol):
 
     @property
     def cooperative(self) -> bool:
-        """Members go on reading through a rebalance, but for the partitions that they must give up."""
+        """Members read on during a rebalance, except from the partitions that they must revoke."""
         ...
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:

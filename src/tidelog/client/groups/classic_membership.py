@@ -1,7 +1,7 @@
-"""Membership in a classic group: JoinGroup, the assignment if we lead, SyncGroup, Heartbeat.  Pure.
+"""Membership in a classic group: JoinGroup, the assignment if this member leads, SyncGroup, Heartbeat.  Pure.
 
-Eager assignors: everything is given up before the member joins again.  Cooperative ones: the member keeps what
-it has, learns what it must give up, gives that up, and joins once more.
+With eager assignors the member revokes all partitions before it joins again.  With cooperative ones it keeps its
+partitions, learns which to revoke, revokes them, and joins once more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Membership in a group of the consumer protocol (KIP-848): one heartbeat tells the coordinator what has changed
-here, and its answer brings the assignment.  Pure.
+"""Membership in a group of the consumer protocol (KIP-848): a heartbeat reports the member's changes to the coordinator,
+and the answer brings the assignment.  Pure.
 
-The coordinator assigns a partition to another member only after its owner has said that it gave it up.
+The coordinator assigns a partition to another member only after its owner has reported that it revoked the partition.
 """
 
 from __future__ import annotations

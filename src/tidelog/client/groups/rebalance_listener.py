@@ -25,7 +25,7 @@ class RebalanceListener:
         return None
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """The consumer gives up these partitions when this returns: commit what is processed."""
+        """The consumer loses these partitions when this method returns: commit processed records."""
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:

@@ -48,7 +48,7 @@ class SoloMembership:
         return self._next_ms if self.change is None and self._topics is not None else None
 
     def answered(self, answer: Any, now_ms: float) -> None:
-        raise AssertionError("nothing is asked of a coordinator")
+        raise AssertionError("a consumer without a group sends nothing to a coordinator")
 
     def failed(self, problem: errors.TidelogError, now_ms: float, wait_ms: float) -> None:
         if problem.retriable:

@@ -1,1 +1,1 @@
-"""TLS and SASL: who the client is, and who the broker is."""
+"""TLS and SASL: the identity of the client and of the broker."""

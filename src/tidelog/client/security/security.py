@@ -1,4 +1,4 @@
-"""How a client proves who it is and checks who the broker is: TLS and SASL options."""
+"""TLS and SASL options: how a client proves its identity and checks the broker's."""
 
 from __future__ import annotations
 

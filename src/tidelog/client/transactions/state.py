@@ -113,7 +113,7 @@ class TransactionState:
     def _alive(self) -> None:
         if self.phase is TransactionPhase.DEAD:
             problem = self.problem or errors.ProducerFenced()
-            raise type(problem)(f"{problem}; this producer cannot go on: close it and make a new one")
+            raise type(problem)(f"{problem}; this producer cannot continue: close it and make a new one")
 
     def _must_abort(self) -> errors.TidelogError:
         return errors.TransactionAbortable(f"the transaction must be aborted: {self.problem}")

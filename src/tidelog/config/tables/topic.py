@@ -61,8 +61,22 @@ min.insync.replicas int 1 1.. built
   Replicas that must have a write before acks=all is answered; with fewer in sync it is refused.
 preallocate boolean false built
   Reserve the whole segment file when it is created.
+queue.delay.ms long 0 0.. built unlisted
+  Share groups of a queue get a record so long after its timestamp, unless the record brings a due time of its own.
+queue.delete.consumed boolean false built unlisted
+  Delete records that all share groups of queue.groups have finished.
 queue.groups list "" built unlisted
   Share groups that the topic is a queue for: they start at its first record, whatever share.auto.offset.reset says.
+queue.max.bytes long -1 -1.. built unlisted
+  Bytes of records that may wait in one partition of a queue; -1 is no limit.
+queue.max.records long -1 -1.. built unlisted
+  Records that may wait in one partition of a queue; -1 is no limit.  Acquired records do not count.
+queue.overflow string drop-head drop-head|reject-publish built unlisted
+  What happens when a queue is too long: its oldest records are given up, or new ones are refused.
+queue.priorities boolean false built unlisted
+  The partitions are priorities: records of a higher partition are acquired first, and one broker leads all of them.
+queue.ttl.ms long -1 -1.. built unlisted
+  Time after its timestamp at which a record that no share group has acquired is given up; -1 is no limit.
 remote.log.copy.disable boolean false built
   Stop copying segments to remote storage.
 remote.log.delete.on.disable boolean false built

@@ -9,13 +9,11 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from tidelog.connect.connector import ConnectError, Unavailable
+from tidelog.connect.postgres_errors import RowProblem, problem_of
 from tidelog.connect.records import ConnectSchema
 from tidelog.connect.settings import ConnectorConfig
+from tidelog.connect.sinks.logical_values import array_literal, native
 from tidelog.errors import InvalidConfig
-
-
-class RowProblem(Exception):
-    """The database refuses the values of a row."""
 
 
 class Database(Protocol):
@@ -32,7 +30,7 @@ class Database(Protocol):
     def quote(self, name: str) -> str: ...
     def upsert(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str: ...
     def type_of(self, schema: ConnectSchema | None, value: Any, in_key: bool) -> str: ...
-    def value(self, value: Any) -> Any: ...
+    def value(self, schema: ConnectSchema | None, value: Any) -> Any: ...
     def problem(self, problem: Exception) -> Exception:
         """`Unavailable`, `RowProblem`, or a `ConnectError` for what a person has to mend."""
         ...
@@ -79,9 +77,12 @@ class SqliteDatabase:
 
     def type_of(self, schema: ConnectSchema | None, value: Any, in_key: bool) -> str:
         kind = _kind(schema, value)
+        if schema is not None and schema.name is not None and kind != "boolean":
+            return "TEXT"  # dates and numbers of any precision, as text
         return {"int": "INTEGER", "boolean": "INTEGER", "float": "REAL", "bytes": "BLOB"}.get(kind, "TEXT")
 
-    def value(self, value: Any) -> Any:
+    def value(self, schema: ConnectSchema | None, value: Any) -> Any:
+        value = native(schema, value)
         return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
     def problem(self, problem: Exception) -> Exception:
@@ -159,6 +160,8 @@ class PostgresDatabase:
         named = _POSTGRES_NAMED.get(schema.name or "") if schema is not None else None
         if named is not None:
             return named
+        if schema is not None and schema.type == "array":
+            return f"{self.type_of(schema.items, None, False)}[]"
         types = {
             "int": "bigint",
             "boolean": "boolean",
@@ -168,7 +171,10 @@ class PostgresDatabase:
         }
         return types.get(_kind(schema, value), "text")
 
-    def value(self, value: Any) -> Any:
+    def value(self, schema: ConnectSchema | None, value: Any) -> Any:
+        if isinstance(value, list) and schema is not None and schema.type == "array":
+            return array_literal(schema, value)
+        value = native(schema, value)
         if isinstance(value, dict | list):
             return json.dumps(value, ensure_ascii=False)
         # PostgreSQL reads the text as the column's type, whatever that is.
@@ -177,26 +183,23 @@ class PostgresDatabase:
         return str(value)
 
     def problem(self, problem: Exception) -> Exception:
-        import psycopg
-
-        text = f"PostgreSQL at {self._arguments['host']}:{self._arguments['port']}: {str(problem).strip()}"
-        state = getattr(problem, "sqlstate", None) or ""
-        if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
-            refused = state.startswith(("28", "3D")) or "password authentication failed" in text
-            return ConnectError(text) if refused or "does not exist" in text else Unavailable(text)
-        if isinstance(problem, psycopg.DataError | psycopg.IntegrityError):
-            return RowProblem(str(problem).strip())
-        if state in ("42804", "42846"):  # the value has another type than the column
-            return RowProblem(str(problem).strip())
-        if isinstance(problem, psycopg.Error):
-            return ConnectError(text)
-        return problem
+        return problem_of(f"PostgreSQL at {self._arguments['host']}:{self._arguments['port']}", problem)
 
 
 _POSTGRES_NAMED = {
     "io.debezium.time.ZonedTimestamp": "timestamptz",
     "io.debezium.data.Json": "jsonb",
     "io.debezium.data.Uuid": "uuid",
+    "io.debezium.data.Bits": "bit varying",
+    "io.debezium.data.VariableScaleDecimal": "numeric",
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.MicroDuration": "interval",
+    "io.debezium.time.MicroTime": "time",
+    "io.debezium.time.MicroTimestamp": "timestamp",
+    "io.debezium.time.ZonedTime": "timetz",
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Decimal": "numeric",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp",
 }
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.connect.connector import ConnectError, Outdated, RecordRefused, Sink, SinkBatch
+from tidelog.connect.postgres_errors import RowProblem
 from tidelog.connect.settings import ConnectorConfig, connect_settings
-from tidelog.connect.sinks.databases import RowProblem, database_of
+from tidelog.connect.sinks.databases import database_of
 from tidelog.connect.sinks.row_changes import RowChange, RowRules, runs
 from tidelog.types import TopicPartition
 
@@ -127,10 +128,7 @@ offsets.table STRING tidelog_connect_offsets built
         change = group[0]
         self._prepare(cursor, change)
         statement, names = self._statement(change)
-        rows = [
-            tuple(self._database.value((each.key if each.row is None else each.row)[name]) for name in names)
-            for each in group
-        ]
+        rows = [tuple(self._value(each, name) for name in names) for each in group]
         cursor.execute("SAVEPOINT rows_of_a_batch")
         try:
             cursor.executemany(statement, rows)
@@ -140,6 +138,10 @@ offsets.table STRING tidelog_connect_offsets built
             cursor.execute("ROLLBACK TO SAVEPOINT rows_of_a_batch")
             self._find_bad(cursor, statement, group, rows)
         cursor.execute("RELEASE SAVEPOINT rows_of_a_batch")
+
+    def _value(self, change: RowChange, name: str) -> Any:
+        cells = change.key if change.row is None else change.row
+        return self._database.value(change.schemas.get(name), cells[name])
 
     def _find_bad(self, cursor: Any, statement: str, group: list[RowChange], rows: list[Any]) -> None:
         for change, row in zip(group, rows, strict=True):

@@ -11,6 +11,7 @@ from typing import Any
 from tidelog.connect.connector import RecordRefused
 from tidelog.connect.records import ConnectRecord, ConnectSchema
 from tidelog.connect.settings import ConnectorConfig
+from tidelog.connect.sinks.logical_values import UNAVAILABLE
 from tidelog.errors import InvalidConfig
 
 COORDINATES = ("__connect_topic", "__connect_partition", "__connect_offset")
@@ -67,7 +68,11 @@ class RowRules:
                 schemas.update(schema.fields)
         if len(key) == 1 and record.key_schema is not None and not record.key_schema.fields:
             schemas[next(iter(key))] = record.key_schema
-        row = {name: value for name, value in record.value.items() if not self._only or name in self._only}
+        row = {
+            name: value
+            for name, value in record.value.items()
+            if (not self._only or name in self._only) and value != UNAVAILABLE
+        }
         return RowChange(table, key, {**row, **key}, record, schemas)
 
     def _key(self, record: ConnectRecord) -> dict[str, Any]:

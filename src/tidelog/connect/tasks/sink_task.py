@@ -19,6 +19,7 @@ from tidelog.connect.state.store import GroupStore
 from tidelog.connect.task_log import TaskLog
 from tidelog.connect.tasks.connector_thread import ConnectorThread
 from tidelog.connect.tasks.errors_tolerated import FailedRecord, ToleratedErrors
+from tidelog.connect.transforms.chain import chain_of, transformed
 from tidelog.types import TopicPartition
 
 POLL_MS = 200
@@ -39,6 +40,7 @@ class SinkTask:
         self._task, self._plugin, self._config, self._store = task, plugin, config, store
         self._client = store.options.client
         self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
+        self._chain = chain_of(config)
         self._errors = ToleratedErrors(config, task.connector, task.number, self._client, log)
         self._ends: dict[TopicPartition, int] = {}
         """The next offset to write of each partition that is assigned."""
@@ -130,7 +132,7 @@ class SinkTask:
             key_schema, key = self._key.to_object(record.key)
             stage = "VALUE_CONVERTER"
             value_schema, value = self._value.to_object(record.value)
-            return ConnectRecord(
+            made = ConnectRecord(
                 record.topic,
                 key,
                 value,
@@ -141,6 +143,8 @@ class SinkTask:
                 record.partition,
                 record.offset,
             )
+            stage = "TRANSFORMATION"
+            return transformed(self._chain, made)
         except (NotConverted, KeyError, TypeError, ValueError) as problem:
             await self._errors.refuse(_bad(stage, problem, record))
             return None

@@ -20,6 +20,7 @@ from tidelog.connect.state.store import GroupStore, offset_key
 from tidelog.connect.task_log import TaskLog
 from tidelog.connect.tasks.connector_thread import ConnectorThread
 from tidelog.connect.tasks.errors_tolerated import FailedRecord, ToleratedErrors
+from tidelog.connect.transforms.chain import chain_of, transformed
 
 READ_WAIT_MS = 200
 
@@ -39,6 +40,7 @@ class SourceTask:
         self._task, self._plugin, self._config, self._part, self._store = task, plugin, config, part, store
         self._client = store.options.client
         self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
+        self._chain = chain_of(config)
         self._errors = ToleratedErrors(config, task.connector, task.number, self._client, log)
         self._topics: set[str] = set()
 
@@ -100,9 +102,14 @@ class SourceTask:
             await producer.send(topic, value, key, partition=where)
 
     async def _write(self, producer: Producer, batch: SourceBatch) -> None:
-        for record in batch.records:
-            stage = "KEY_CONVERTER"
+        for original in batch.records:
+            stage, record = "TRANSFORMATION", original
             try:
+                changed = transformed(self._chain, record)
+                if changed is None:
+                    continue
+                record = changed
+                stage = "KEY_CONVERTER"
                 key = self._key.to_bytes(record.key_schema, record.key)
                 stage = "VALUE_CONVERTER"
                 value = self._value.to_bytes(record.value_schema, record.value)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.gateways.amqp.confirms import Confirms
 from tidelog.gateways.amqp.consumer import ACQUIRED_AT_ONCE, QueueConsumer
-from tidelog.gateways.amqp.message import AmqpMessage, message_of_record
+from tidelog.gateways.amqp.message import AmqpMessage, message_of_record, with_headers
 from tidelog.gateways.amqp.replies import precondition_failed
+from tidelog.gateways.amqp.topology.arguments import QUORUM, TYPE
 from tidelog.gateways.amqp.topology.declarations import Declarer
 from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.wire.frames import content_frames, method_frame
@@ -27,6 +28,15 @@ log = logging.getLogger("tidelog.amqp")
 sparing = SparingLog(log)
 
 GETTERS_MAX = 64
+
+
+def message_of_delivery(queue: AmqpQueue, delivery: Delivery) -> AmqpMessage:
+    """A quorum queue tells the number of earlier deliveries."""
+    message = message_of_record(queue.name, delivery.key, delivery.value, delivery.headers)
+    if queue.arguments.get(TYPE) == QUORUM:
+        counted = with_headers(message.properties, {"x-delivery-count": delivery.deliveries - 1})
+        message = message._replace(properties=counted)
+    return message
 
 
 class Unacknowledged(NamedTuple):
@@ -63,6 +73,9 @@ class Channel:
         self.confirms: Confirms | None = None
         self.transaction: ChannelTransaction | None = None
         self._tag = 0
+        self.reply_name = ""
+        """What `amq.rabbitmq.reply-to` stands for on this channel."""
+        self.reply_tag = ""
         self._cancelled: list[QueueConsumer] = []
         self._getters: dict[str, QueueSession] = {}
         self._settling: set[asyncio.Future[None]] = set()
@@ -85,6 +98,8 @@ class Channel:
     def credit(self, consumer: QueueConsumer) -> int:
         if not self.active or self.closing or not self.connection.writable:
             return 0
+        if not self.connection.server.active.allows(self.declarer.vhost, consumer):
+            return 0
         credit = ACQUIRED_AT_ONCE
         if consumer.no_ack:
             return credit
@@ -96,7 +111,7 @@ class Channel:
         return credit
 
     def deliver(self, consumer: QueueConsumer, delivery: Delivery) -> None:
-        message = message_of_record(consumer.queue.name, delivery.key, delivery.value, delivery.headers)
+        message = message_of_delivery(consumer.queue, delivery)
         tag = self._delivered(
             consumer.queue, consumer.session, delivery, None if consumer.no_ack else consumer
         )
@@ -111,6 +126,16 @@ class Channel:
             delivery_tag=tag,
             redelivered=delivery.redelivered,
         )
+
+    def deliver_reply(self, message: AmqpMessage, tag: str) -> None:
+        self._tag += 1
+        self.send_content(
+            message, "basic.deliver", consumer_tag=tag, delivery_tag=self._tag, redelivered=False
+        )
+
+    def end_replies(self) -> None:
+        self.services.replies.close(self.reply_name)
+        self.reply_name = self.reply_tag = ""
 
     def _delivered(
         self, queue: AmqpQueue, session: QueueSession, delivery: Delivery, consumer: QueueConsumer | None
@@ -249,6 +274,7 @@ class Channel:
     async def close(self) -> None:
         """What is not acknowledged goes back to its queues, in its place."""
         self.closing = True
+        self.end_replies()
         sessions = {id(consumer.session): consumer.session for consumer in self.consumers.values()}
         sessions |= {id(consumer.session): consumer.session for consumer in self._cancelled}
         sessions |= {id(session): session for session in self._getters.values()}

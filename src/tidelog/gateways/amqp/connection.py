@@ -212,7 +212,7 @@ class AmqpConnection(asyncio.Protocol):
         if isinstance(problem, AmqpError):
             error = problem
         elif isinstance(problem, SyntaxFault | FrameFault):
-            error = ConnectionFault(502, str(problem))
+            error = ConnectionFault(501, str(problem))
         elif isinstance(problem, errors.TidelogError):
             error = AmqpError(506 if number == 0 else 406, str(problem), hard=number == 0)
         else:
@@ -304,9 +304,10 @@ class AmqpConnection(asyncio.Protocol):
     def _open_channel(self, number: int, channel: Channel | None) -> None:
         if channel is not None:
             raise ConnectionFault(504, "second 'channel.open' seen")
-        if number > self.channels_max:
+        if len(self.channels) >= self.channels_max:
             raise not_allowed(
-                f"number of channels opened ({number}) has reached the negotiated channel_max ({self.channels_max})"
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({self.channels_max})"
             )
         opened = self.channels[number] = Channel(number, self)
         opened.send("channel.open-ok")

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from tidelog.gateways.amqp.topology.arguments import MAX_PRIORITY, partition_of
+from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.gateways.amqp.wire.properties import PROPERTIES, Properties, decode_properties, encode_properties
 from tidelog.gateways.amqp.wire.tables import (
     SyntaxFault,
@@ -24,6 +26,7 @@ EXCHANGE = "amqp.exchange"
 ROUTING_KEY = "amqp.routing-key"
 HEADERS = "amqp.headers"
 KEY = "kafka.key"
+TTL = "tidelog.ttl.ms"
 CACHED_BYTES_MAX = 256
 _NUMBER_MAX = {"o": 255, "t": (1 << 64) - 1}
 _BY_HEADER = {f"{PREFIX}{name.replace('_', '-')}": (name, kind) for name, kind in PROPERTIES if kind != "T"}
@@ -65,6 +68,8 @@ def _headers_of(encoded: bytes) -> list[tuple[str, bytes | None]]:
     headers: list[tuple[str, bytes | None]] = [
         (f"{PREFIX}{name.replace('_', '-')}", str(value).encode()) for name, value in properties.items()
     ]
+    if "expiration" in properties:
+        headers.append((TTL, properties["expiration"].encode()))
     if table is None:
         return headers
     if not table or not all(isinstance(value, str) for value in table.values()) or any(map(_is_own, table)):
@@ -74,7 +79,7 @@ def _headers_of(encoded: bytes) -> list[tuple[str, bytes | None]]:
 
 
 def _is_own(name: str) -> bool:
-    return name.startswith(PREFIX) or name == KEY
+    return name.startswith(PREFIX) or name in (KEY, TTL)
 
 
 def _text(value: Any) -> bytes | None:
@@ -119,7 +124,7 @@ def properties_of_headers(headers: RecordHeaders) -> Properties:
     table: dict[str, Any] = {}
     whole: dict[str, Any] | None = None
     for name, content in headers:
-        if name in (EXCHANGE, ROUTING_KEY):
+        if name in (EXCHANGE, ROUTING_KEY, TTL):
             continue
         if name == HEADERS:
             whole = _table(content)
@@ -165,6 +170,12 @@ def _value(content: bytes | None) -> str | bytes | None:
 
 def _decoded(content: bytes | None) -> str:
     return (content or b"").decode(errors="replace")
+
+
+def partition_of_message(queue: AmqpQueue, message: AmqpMessage) -> int:
+    if MAX_PRIORITY not in queue.arguments:
+        return 0
+    return partition_of(queue, decode_properties(message.properties).get("priority", 0))
 
 
 def with_headers(properties: bytes, changes: Mapping[str, Any]) -> bytes:

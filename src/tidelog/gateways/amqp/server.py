@@ -16,15 +16,19 @@ from tidelog.broker.services import Services
 from tidelog.broker.session import Session
 from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners, amqp_logs_in
+from tidelog.gateways.amqp.active_consumers import ActiveConsumers
 from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
+from tidelog.gateways.amqp.consumer import QueueConsumer
+from tidelog.gateways.amqp.dead_letter_routes import DeadLetterRoutes
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault
 from tidelog.gateways.amqp.services import AmqpServices
+from tidelog.gateways.amqp.topology.arguments import EXPIRES, SINGLE_ACTIVE
 from tidelog.gateways.amqp.topology.declarations import Declarations
-from tidelog.gateways.amqp.topology.model import AmqpQueue
-from tidelog.gateways.amqp.topology.store import TopologyStore
+from tidelog.gateways.amqp.topology.model import AmqpQueue, use_key
+from tidelog.gateways.amqp.topology.store import EXCLUSIVE, TopologyStore
 from tidelog.gateways.http.tls import NewestContext
 from tidelog.logs import SparingLog
-from tidelog.metadata.store import MetadataStore
+from tidelog.metadata.store import Delete, MetadataStore, Put
 from tidelog.net.network import listen
 from tidelog.net.tls_files import TlsContext
 
@@ -33,6 +37,7 @@ sparing = SparingLog(log)
 
 GRACE_S = 2.0
 SWEEP_S = 5.0
+EXPIRE_S = 0.2
 
 
 class AmqpServer:
@@ -45,8 +50,12 @@ class AmqpServer:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._open: dict[AmqpConnection, None] = {}
         self._per_host: Counter[str] = Counter()
-        self._services: AmqpServices
+        self.services: AmqpServices
+        self.dead_letters: DeadLetterRoutes
+        self.active: ActiveConsumers
         self._stopping = False
+        self._home = ""
+        self._used_s: dict[tuple[str, str], float] = {}
 
     def bind(self, config: Callable[[], BrokerConfig]) -> dict[str, tuple[str, int]]:
         """Takes the ports: listener name -> (host, real port)."""
@@ -62,16 +71,22 @@ class AmqpServer:
 
     @property
     def _config(self) -> BrokerConfig:
-        return self._services.broker.config()
+        return self.services.broker.config()
 
     async def start(self, broker: Services, store: MetadataStore, home: str) -> None:
         """`home`: names this run of this broker."""
+        self._home = home
         topology = TopologyStore(store)
         declarations = Declarations(topology, broker.controller, home)
-        self._services = AmqpServices(broker, topology, declarations, broker.image().cluster_id)
+        self.dead_letters = DeadLetterRoutes(topology, broker)
+        broker.queues.route_dead_letters(self.dead_letters.of)
+        self.services = AmqpServices(broker, topology, declarations, broker.image().cluster_id)
         self.spawn(topology.run())
         await topology.ready.wait()
         self.spawn(self._sweep())
+        self.spawn(self._expire())
+        self.active = ActiveConsumers(topology, self.services.consumers, home, self._live)
+        self.spawn(self.active.run())
         loop = asyncio.get_running_loop()
         for name, listening in self._listening.items():
             self._servers.append(
@@ -119,12 +134,12 @@ class AmqpServer:
     # Connections
 
     def _connected(self, listener: str) -> AmqpConnection:
-        random = self._services.broker.random
-        return AmqpConnection(self, self._services, listener, str(UUID(int=random.getrandbits(128))))
+        random = self.services.broker.random
+        return AmqpConnection(self, self.services, listener, str(UUID(int=random.getrandbits(128))))
 
     def open_session(self, connection: AmqpConnection, peer: str) -> Session:
         protocol = self._config.security[connection.listener].protocol
-        return self._services.broker.gate.open(connection.listener, peer, protocol)
+        return self.services.broker.gate.open(connection.listener, peer, protocol)
 
     def admit(self, connection: AmqpConnection) -> bool:
         """False when the listener or the address has as many connections as it may have."""
@@ -162,28 +177,65 @@ class AmqpServer:
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]
-        gate = self._services.broker.gate
+        gate = self.services.broker.gate
         gate.tenant_connections.ended(connection.session)
         gate.quotas.ended(connection.session)
         connection.session.ended()
         vhost = connection.declarer.vhost
-        for queue in list(self._services.topology.vhost(vhost).queues.values()):
+        for queue in list(self.services.topology.vhost(vhost).queues.values()):
             if queue.exclusive == connection.id:
                 await self._delete(vhost, queue)
 
     # Queues
 
+    def used(self, vhost: str, queue: AmqpQueue) -> None:
+        """A client has to do with the queue now, so that it does not expire."""
+        if EXPIRES in queue.arguments:
+            self._used_s[vhost, queue.name] = asyncio.get_running_loop().time()
+
+    def uses_elsewhere(self, vhost: str, queue: AmqpQueue) -> list[bool]:
+        """One for each other broker with consumers of the queue: whether its consumer has to be the only one."""
+        uses = self.services.topology.vhost(vhost).uses.get(queue.name)
+        if not uses:
+            return []
+        live = self._live()
+        return [exclusive for home, exclusive in uses.items() if home != self._home and home in live]
+
+    def _live(self) -> frozenset[str]:
+        brokers = self.services.broker.image().brokers.values()
+        return frozenset(broker.incarnation for broker in brokers)
+
+    async def consumer_came(self, vhost: str, queue: AmqpQueue, consumer: QueueConsumer) -> None:
+        """Other brokers learn of the first one here, and of one that wants to be alone."""
+        self.services.consumers.add(vhost, queue.name, consumer)
+        if consumer.exclusive or len(self.services.consumers.of(vhost, queue.name)) == 1:
+            value = EXCLUSIVE if consumer.exclusive else b"shared"
+            await self.services.topology.change([], [Put(use_key(vhost, queue.name, self._home), value)])
+        if SINGLE_ACTIVE in queue.arguments:
+            await self.active.claim(vhost, queue.name)
+
     async def delete_queue(self, vhost: str, queue: AmqpQueue) -> None:
-        consumers = list(self._services.consumers.of(vhost, queue.name))
-        await self._services.declarations.delete_queue(vhost, queue)
+        consumers = list(self.services.consumers.of(vhost, queue.name))
+        await self.services.declarations.delete_queue(vhost, queue)
         for consumer in consumers:
             await consumer.queue_deleted()
 
     async def consumer_left(self, vhost: str, queue: AmqpQueue) -> None:
         """An auto-delete queue ends with its last consumer."""
-        current = self._services.topology.vhost(vhost).queues.get(queue.name)
-        if current == queue and queue.auto_delete and not self._services.consumers.of(vhost, queue.name):
+        if self.services.consumers.of(vhost, queue.name):
+            self.active.wake(vhost, queue.name)
+            return
+        if self._stopping:
+            return
+        topology = self.services.topology
+        self.used(vhost, queue)
+        if topology.vhost(vhost).queues.get(queue.name) != queue:
+            return
+        if queue.auto_delete and not self.uses_elsewhere(vhost, queue):
             await self._delete(vhost, queue)
+        else:
+            await topology.change([], [Delete(use_key(vhost, queue.name, self._home))])
+            await self.active.leave(vhost, queue.name)
 
     async def _delete(self, vhost: str, queue: AmqpQueue) -> None:
         try:
@@ -194,11 +246,30 @@ class AmqpServer:
 
     async def _sweep(self) -> None:
         """Deletes queues of runs that are over: their broker was killed, or could not delete them."""
-        broker = self._services.broker
         while True:
-            live = frozenset(member.incarnation for member in broker.image().brokers.values())
             try:
-                await self._services.declarations.end_of_homes(live)
+                await self.services.declarations.end_of_homes(self._live())
+                await self.active.end_of_homes()
             except Exception as problem:
                 log.warning("queues of earlier runs could not be deleted now: %s", problem)
             await asyncio.sleep(SWEEP_S)
+
+    async def _expire(self) -> None:
+        """Deletes queues with `x-expires` that nobody has used for so long; the broker that leads a queue looks."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(EXPIRE_S)
+            now_s = loop.time()
+            for vhost, queue in list(self.services.topology.expiring()):
+                key = vhost, queue.name
+                if self.services.consumers.of(*key) or self.uses_elsewhere(vhost, queue):
+                    self._used_s[key] = now_s
+                since_s = self._used_s.setdefault(key, now_s)
+                if (now_s - since_s) * 1000 > queue.arguments[EXPIRES] and self._leads(queue):
+                    await self._delete(vhost, queue)
+                    self._used_s.pop(key, None)
+
+    def _leads(self, queue: AmqpQueue) -> bool:
+        broker = self.services.broker
+        partition = broker.image().partition(queue.topic, 0)
+        return partition is not None and partition.leader == broker.node_id

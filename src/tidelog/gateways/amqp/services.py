@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidelog.broker.services import Services
+from tidelog.gateways.amqp.direct_reply import DirectReplies
 from tidelog.gateways.amqp.topology.declarations import Declarations
 from tidelog.gateways.amqp.topology.store import TopologyStore
 
 if TYPE_CHECKING:
-    from tidelog.gateways.amqp.connection import AmqpConnection
     from tidelog.gateways.amqp.consumer import QueueConsumer
 
 FRAME_BYTES_MAX = 131_072
@@ -46,5 +46,4 @@ class AmqpServices:
     declarations: Declarations
     cluster_name: str
     consumers: QueueConsumers = field(default_factory=QueueConsumers)
-    connections: dict[str, AmqpConnection] = field(default_factory=dict)
-    """By their ids."""
+    replies: DirectReplies = field(default_factory=DirectReplies)

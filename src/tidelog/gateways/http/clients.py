@@ -82,7 +82,7 @@ class GatewayClients:
         return clients.producer
 
     def options(self) -> dict[str, Any]:
-        """What every client of a gateway is constructed with: where it connects, and as whom."""
+        """The options of every client of a gateway: its addresses and its identity."""
         if self._loopback is None:
             return {"bootstrap_servers": self.bootstrap}
         from tidelog.gateways.http.loopback_login import OnBehalf
@@ -160,7 +160,7 @@ def _asking() -> Behalf:
     behalf = identity.behalf()
     if behalf is None:
         # A path that no guard has passed: nobody's rights are the only safe ones.
-        raise ClusterAuthorizationFailed("nobody has logged in for this request")
+        raise ClusterAuthorizationFailed("this request has no login")
     return behalf
 
 

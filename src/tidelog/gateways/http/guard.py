@@ -265,7 +265,7 @@ class Guard:
         else:
             foreign = site is not None and site not in ("same-origin", "none")
         if foreign:
-            raise Problem(403, f"a page of another site ({origin or site}) asked for this: it was not done")
+            raise Problem(403, f"a page of another site ({origin or site}) sent this request: it was refused")
 
 
 async def _awaited(work: Callable[[], Awaitable[None]]) -> None:

@@ -82,6 +82,9 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/health/ready"): OPEN,
     ("GET", "/metrics"): _CLUSTER_PAGE,
     ("GET", "/openapi.json"): LOGGED_IN,
+    # The management API of AMQP
+    ("GET", "/api/{rest:path}"): _CLUSTER_PAGE,
+    ("POST", "/api/definitions"): _cluster(ALTER),
     # REST, version 3
     ("GET", "/v3/clusters"): LOGGED_IN,
     ("GET", _V3): LOGGED_IN,
@@ -248,12 +251,12 @@ def check(around: GatewayServices, request: Request, path: str) -> None:
     for need in rule.needs:
         require(around, need.operation, need.kind, need.name_in(request))
     if not rule.needs and identity.behalf() is None:
-        raise Problem(403, "nobody has logged in for this request", FORBIDDEN)
+        raise Problem(403, "this request has no login", FORBIDDEN)
 
 
 def require(around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """Raises `Problem`, with the same words whether or not the resource exists."""
-    if not allowed(around, operation, kind, name, asked=True):
+    if not allowed(around, operation, kind, name, named=True):
         kind_name = kind.name.lower().replace("_", " ")
         raise Problem(
             403,
@@ -263,20 +266,20 @@ def require(around: GatewayServices, operation: AclOperation, kind: AclResourceT
 
 
 def allowed(
-    around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str, *, asked: bool
+    around: GatewayServices, operation: AclOperation, kind: AclResourceType, name: str, *, named: bool
 ) -> bool:
-    """`asked`: the client asked for it by name; otherwise it is left out of the answer."""
+    """`named`: the client named the resource in its request; otherwise a refused one is left out of the answer."""
     if not checks(around):
         return True
     session = identity.session()
     if session is None:
         return identity.behalf() == identity.OF_BROKER
     gate = around.services.gate
-    return (gate.allows if asked else gate.sees)(session, operation, kind, name)
+    return (gate.allows if named else gate.sees)(session, operation, kind, name)
 
 
 def visible(around: GatewayServices, kind: AclResourceType, name: str) -> bool:
-    return allowed(around, DESCRIBE, kind, name, asked=False)
+    return allowed(around, DESCRIBE, kind, name, named=False)
 
 
 def sees_cluster(around: GatewayServices) -> bool:

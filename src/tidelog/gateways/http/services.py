@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.clock import Clock
     from tidelog.config import BrokerConfig
+    from tidelog.gateways.amqp.server import AmqpServer
     from tidelog.metadata.image.image import Image
     from tidelog.replication.partitions import Partitions
     from tidelog.types import NodeId
@@ -36,6 +37,8 @@ class GatewayServices:
     """`tidelog.aio` clients of this broker, opened at first use and shared by all gateways."""
     names: frozenset[str]
     """Host names of this broker, in small letters, besides those in `tidelog.http.hosts`."""
+    amqp: AmqpServer | None = None
+    """The listeners of AMQP; None: there are none."""
     peer_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     """How the HTTP ports of other brokers are reached; None: in plain text."""
     connection_throttle_ms: Callable[[str], int] = lambda host: 0

@@ -29,5 +29,6 @@ GATEWAYS: tuple[Gateway, ...] = (
         ("/subjects", "/schemas", "/config", "/compatibility", "/mode", "/contexts"),
     ),
     Gateway("tidelog.gateways.rest.routes", ("/v3", "/topics", "/consumers"), exactly=("/openapi.json",)),
+    Gateway("tidelog.gateways.amqp.management.routes", ("/api",)),
     Gateway("tidelog.gateways.console.app", ("/console",), exactly=("/",)),
 )

@@ -103,7 +103,7 @@ mq_tenant_topics gauge tenant
 mq_tenant_partitions gauge tenant
   Partitions of a tenant in the cluster, by tenant.
 mq_tenant_full gauge tenant
-  1 while produce requests to a tenant's topics are refused because it stores as much as it may, by tenant.
+  1 while produce requests to a tenant's topics are refused because the tenant has reached `stored_bytes_max`, by tenant.
 mq_tenant_limit gauge tenant limit
   Limits of a tenant, by tenant and name of the limit.
 mq_connections gauge listener
@@ -216,6 +216,30 @@ mq_damaged_partitions gauge dir
   Logs with damage that is not repaired.
 mq_damaged_ranges gauge dir
   Damaged ranges of offsets, in all logs.
+mq_remote_copied_segments_total counter
+  Segments copied to remote storage.
+mq_remote_copied_bytes_total counter
+  Bytes of segments copied to remote storage.
+mq_remote_copy_errors_total counter
+  Copies to remote storage that failed; each is tried again.
+mq_remote_deleted_segments_total counter
+  Segments deleted from remote storage.
+mq_remote_delete_errors_total counter
+  Deletions from remote storage that failed; each is tried again.
+mq_remote_read_requests_total counter
+  Requests that read records or indexes from remote storage.
+mq_remote_read_bytes_total counter
+  Bytes read from remote storage.
+mq_remote_read_errors_total counter
+  Requests to read from remote storage that failed.
+mq_remote_reads_waiting gauge
+  Reads of remote storage that wait for their turn.
+mq_remote_cache_bytes gauge
+  Size of the cache of remote segments on disk.
+mq_remote_cache_hits_total counter
+  Reads of remote segments that found their records in the cache.
+mq_remote_partition_size_bytes gauge topic partition
+  Bytes of records in remote storage, by partition led or followed here whose manifest was read.
 mq_scrubbed_bytes_total counter dir
   Bytes read in the background to find damage.
 mq_scrub_found_ranges_total counter dir

@@ -97,4 +97,4 @@ def labelled(rows: str, node: int, shows: Shows | None) -> str:
     if shows is not None:
         rows = "".join(f"{row}\n" for row in rows.splitlines() if shows(labels_in(row)))
     label = f'{{process="{node}"'
-    return _ROW.sub(lambda found: f"{found[1]}{label}{',' if found[2] else '}'}", rows)
+    return _ROW.sub(lambda row: f"{row[1]}{label}{',' if row[2] else '}'}", rows)

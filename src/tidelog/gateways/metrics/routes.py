@@ -21,6 +21,7 @@ from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page, Shows
 from tidelog.gateways.metrics.partition_ends import PartitionEnds
 from tidelog.gateways.metrics.process import open_files, process
+from tidelog.gateways.metrics.remote import remote_storage
 from tidelog.gateways.metrics.replication import metadata, partitions
 from tidelog.gateways.metrics.storage import DiskProbe, compaction, damage, directories
 from tidelog.gateways.metrics.tenants import is_of_tenant, tenants
@@ -61,6 +62,7 @@ class Collector:
         yield directories(around, page, self._disks)
         yield compaction(around, page)
         yield damage(around, page)
+        yield remote_storage(around, page)
         yield groups(around, page)
         yield lag(around, page, self._ends)
         yield share_lag(around, page, self._ends)

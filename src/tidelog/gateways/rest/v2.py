@@ -89,7 +89,7 @@ async def produce(rest: Rest, request: Request) -> Response:
     kind, body = _format(request), await body_of(request, bytes_max=None)
     only(body, ("records", *SCHEMAS), "a body", 422)
     if kind not in TYPES and any(body.get(field) is not None for field in SCHEMAS):
-        raise Problem(422, f"the body has a schema, and records of type {kind} have none")
+        raise Problem(422, f"records of type {kind} have no schema, and the body has one")
     records = body.get("records")
     if (
         not isinstance(records, list)

@@ -1,7 +1,7 @@
-"""The heartbeat intervals of members of consumer groups, and how long a heartbeat may be held for news.
+"""The heartbeat intervals of members of consumer groups, and the longest hold of a heartbeat.
 
-An answer tells the client its next heartbeat interval, and some clients (librdkafka) give up on an answer after the same
-time.  So a heartbeat is held for less than the member's interval.  A member that got news, or waits for some, gets a
+An answer sets the client's next heartbeat interval, and some clients (librdkafka) time out after the same interval.  So the
+coordinator holds a heartbeat for less than the member's interval.  A member that got a change, or waits for one, gets a
 short interval; each quiet round makes the interval longer, up to the group's own.  Pure."""
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
         and all(a is b for a, b in zip(group.seen, now, strict=True))
     ):
         return
+    all_known = True
     for regex in sorted({member.regex for member in group.members.values() if member.regex}):
         expression = facts.expressions.find(regex, facts.image.names, facts.now_ms)
         topics = _within_tenant(group.id, expression.topics, facts.image)
@@ -110,13 +111,15 @@ def refresh(draft: GroupDraft, facts: GroupFacts, changed: bool) -> None:
             if len(viewers) < len(members):
                 # After a failover: who else subscribes is known with the next heartbeats, and gets nothing new before.
                 topics &= topics if before is None else before.topics
-                names = object()
+                all_known = False
         if before is None or before.topics != topics:
             resolved = ResolvedRegex(topics, facts.image.revision, facts.now_ms)
             draft.add(regex_entry(group.id, regex, resolved))
             changed = True
         if expression.names is not names:
             names = expression.names  # older metadata: the next heartbeat resolves the expression again
+    if not all_known:
+        names = object()  # so does it here
     group = draft.group
     hashed = metadata_hash(_within_tenant(group.id, group.topics, facts.image), facts.image)
     if changed or hashed != group.metadata_hash:

@@ -17,8 +17,16 @@ def assign(
     wanted: Mapping[str, frozenset[UUID]],
     partitions: Mapping[UUID, frozenset[int]],
     current: Mapping[str, frozenset[TopicPartition]],
+    whole: frozenset[UUID] = frozenset(),
 ) -> dict[str, Assignment]:
-    """`wanted` has the topics that each member subscribes to, `current` the partitions that each member has now."""
+    """`wanted` has the topics that each member subscribes to, `current` the partitions that each member has now.  Every
+    member reads all partitions of topics that are `whole`."""
+    if whole:
+        rest = {member: topics - whole for member, topics in wanted.items()}
+        assignment = assign(rest, {id: has for id, has in partitions.items() if id not in whole}, current)
+        for member, topics in wanted.items():
+            assignment[member] |= {id: sorted(partitions[id]) for id in topics & whole if id in partitions}
+        return assignment
     members = sorted(wanted)
     every = [(topic, index) for topic in sorted(partitions, key=str) for index in sorted(partitions[topic])]
     readers = {

@@ -282,10 +282,14 @@ class ShareGroups:
             assignment_interval_ms=self.config(group_id).share_assignment_interval_ms,
         )
 
+    def _is_whole(self, name: str) -> bool:
+        """Where partitions are priorities, every worker takes the most urgent records that there are."""
+        return self._image.topic_overrides(name).get("queue.priorities", "").lower() == "true"
+
     def _topics(self, names: Iterable[str]) -> Topics:
         topics = {}
         for name in names:
             topic = self._image.topics.get(name)
             if topic is not None:
-                topics[name] = TopicFacts(topic.id, len(topic.partitions))
+                topics[name] = TopicFacts(topic.id, len(topic.partitions), self._is_whole(name))
         return topics

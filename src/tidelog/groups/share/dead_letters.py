@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from tidelog import errors
 from tidelog._speed.log.records import Record
 from tidelog.clock import Clock
-from tidelog.groups.share.in_flight import InFlightRun
-from tidelog.groups.share.led_partition import LedSharePartition
+from tidelog.groups.share.expiry import due_of, own_ttl_ms
+from tidelog.groups.share.in_flight import InFlightRun, LetterReason
+from tidelog.groups.share.led_partition import LedSharePartition, deliveries_max
 from tidelog.groups.share.other_brokers import RemotePartitions
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.topics.names import INTERNAL
@@ -25,12 +28,32 @@ from tidelog.storage.fetched_log import fetch_bytes
 log = logging.getLogger("tidelog.shares")
 
 PREFIX = "tidelog.dead.letter."
-REJECTED = "rejected"
-USED_UP = "delivery count limit reached"
 RETRY_S_MIN = 0.5
 RETRY_S_MAX = 30.0
 READ_BYTES = 1 << 20
 BATCH_BYTES = 512 << 10
+
+
+class DeadLetter(NamedTuple):
+    """A record that a group has given up."""
+
+    topic: str
+    partition: int
+    group: str
+    reason: LetterReason
+    deliveries: int
+    record: Record
+
+
+DeadLetterRoute = Callable[[Sequence[DeadLetter]], Awaitable[None]]
+"""Returns when the letters are on all in-sync replicas of where they belong.  It is called again after an error."""
+
+
+DelayRecord = Callable[[str, int, int, Record], Awaitable[None]]
+
+
+def no_route(topic: str, group: str) -> DeadLetterRoute | None:
+    return None
 
 
 class ShareDeadLetters:
@@ -38,6 +61,10 @@ class ShareDeadLetters:
         self._controller = controller
         self._elsewhere = elsewhere
         self._clock = clock
+        self.delay: DelayRecord | None = None
+        """Keeps a record, by topic, partition and due time, until it is due."""
+        self.routes: Callable[[str, str], DeadLetterRoute | None] = no_route
+        """By topic and group: a door's way for dead letters, instead of the group's dead letter topic."""
 
     def wake(self, led: LedSharePartition) -> None:
         if led.copying is None and led.current:
@@ -61,13 +88,27 @@ class ShareDeadLetters:
         """Copies the run's first records, as many as fit into one batch."""
         first, last = run.first, run.last
         name = led.config().share_dead_letter_topic
-        if name:
-            count = await self._count(led, name)
-            records, last = await _records(led.partition, first, last)
-            if records:
-                letters = [self._letter(led, run, record) for record in records]
-                await self._append(name, led.key.partition % count, letters)
+        route = self.routes(led.partition.topic, led.key.group)
+        count = await self._count(led, name) if name and route is None else 0
+        records, last = await _records(led.partition, first, last)
+        letters = [self._letter(led, run, record) for record in records]
+        await self._delay(led, [letter for letter in letters if letter.reason is LetterReason.DELAYED])
+        letters = [letter for letter in letters if letter.reason is not LetterReason.DELAYED]
+        if letters and route is not None:
+            await route(letters)
+        elif letters and name:
+            copies = [self._copy_of(letter) for letter in letters]
+            await self._append(name, led.key.partition % count, copies)
         await led.submit(led.state.copied(first, last))
+
+    async def _delay(self, led: LedSharePartition, letters: list[DeadLetter]) -> None:
+        delay_ms = led.partition.log.config.queue_delay_ms
+        waits = []
+        for letter in letters:
+            due_ms = due_of(letter.record, delay_ms)
+            if due_ms is not None and self.delay is not None:
+                waits.append(self.delay(letter.topic, letter.partition, due_ms, letter.record))
+        await asyncio.gather(*waits)
 
     async def _count(self, led: LedSharePartition, name: str) -> int:
         """The topic's number of partitions; creates the topic if it does not exist."""
@@ -94,17 +135,30 @@ class ShareDeadLetters:
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise made
 
-    def _letter(self, led: LedSharePartition, run: InFlightRun, record: Record) -> Record:
-        limit = led.config().share_delivery_count_limit
-        rejected = run.rejected or run.deliveries < limit
+    def _letter(self, led: LedSharePartition, run: InFlightRun, record: Record) -> DeadLetter:
+        reason = run.reason
+        if reason is None:  # it was given up before a restart
+            used_up = run.deliveries >= deliveries_max(led.config())
+            reason = LetterReason.USED_UP if used_up else LetterReason.REJECTED
+            if not run.deliveries:
+                expires = led.partition.log.config.queue_ttl_ms >= 0 or own_ttl_ms(record) is not None
+                reason = LetterReason.EXPIRED if expires else LetterReason.TOO_MANY
+                if led.terms().delays and due_of(record, led.partition.log.config.queue_delay_ms) is not None:
+                    reason = LetterReason.DELAYED
+        return DeadLetter(
+            led.partition.topic, led.partition.index, led.key.group, reason, run.deliveries, record
+        )
+
+    def _copy_of(self, letter: DeadLetter) -> Record:
+        record = letter.record
         values = {
-            "topic": led.partition.topic,
-            "partition": led.partition.index,
+            "topic": letter.topic,
+            "partition": letter.partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "group": led.key.group,
-            "delivery-count": run.deliveries,
-            "reason": REJECTED if rejected else USED_UP,
+            "group": letter.group,
+            "delivery-count": letter.deliveries,
+            "reason": letter.reason.value,
         }
         headers = tuple((PREFIX + name, str(value).encode()) for name, value in values.items())
         # The timestamp is that of the copy, so that the topic's retention counts from now.

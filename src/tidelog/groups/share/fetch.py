@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog import errors
+from tidelog.groups.share.expiry import expiry_of
+from tidelog.groups.share.in_flight import NOBODY
 from tidelog.groups.share.led_partition import LedSharePartition
 from tidelog.groups.share.log_window import AbortedRange, window
 from tidelog.groups.share.partition import AcquiredRange, AcquireRequest, ShareTerms
 from tidelog.groups.share.partitions import SharePartitions
+from tidelog.groups.share.queue_limits import trim
 from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.storage.fetched_log import NotHereYet, Records
@@ -56,6 +59,15 @@ class ReadableRecords(NamedTuple):
 Results = dict[SharePartitionId, ShareFetchedRecords | errors.TidelogError]
 
 
+def by_priority(leds: list[LedSharePartition]) -> list[LedSharePartition]:
+    """Where partitions are priorities, the highest one comes first; all others stay in turn."""
+    if not any(led.partition.log.config.queue_priorities for led in leds):
+        return leds
+    return sorted(
+        leds, key=lambda led: -led.partition.index if led.partition.log.config.queue_priorities else 0
+    )
+
+
 class ShareFetch:
     def __init__(
         self,
@@ -80,7 +92,7 @@ class ShareFetch:
 
     async def run(self, parts: Sequence[SharePartitionId]) -> Results:
         """The records or the error of every partition that has any."""
-        leds = await self._open(parts)
+        leds = by_priority(await self._open(parts))
         clock, limits = self._shares.clock, self._limits
         deadline_ms = clock.monotonic_ms() + limits.wait_ms
         if limits.wait_ms:
@@ -129,10 +141,14 @@ class ShareFetch:
         config = led.config()
         log = led.partition.log
         led.state.log_started(log.start)
+        trim(led)
         terms = led.terms()
-        if not led.state.has_room(terms) or (left <= 0 and not first):
+        if not led.serves(self._member) or (left <= 0 and not first):
             return None
-        offset = led.state.next_offset()
+        member = self._member if terms.by_key else NOBODY
+        if not led.state.has_room(terms, member):
+            return None
+        offset = led.state.next_offset(member)
         bound = led.partition.readable_end(config.share_isolation_level == "read_committed")
         if offset >= bound:
             return None
@@ -153,7 +169,8 @@ class ShareFetch:
             except errors.KafkaStorageError as problem:
                 self._results[led.key.topic_id, led.key.partition] = problem
                 continue
-            seen = window(data, records.offset, self._aborted(records))
+            expiry = expiry_of(led.partition.log.config, self._shares.clock.now_ms(), records.terms.by_key)
+            seen = window(data, records.offset, self._aborted(records), expiry)
             wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict, limits.keeps)
             grant = led.acquire(wish, seen.spans, records.terms)
             if grant.acquired:

@@ -51,8 +51,11 @@ AGAIN_MS_MIN = 100  # librdkafka gives up on an answer after its last heartbeat 
 
 
 class TopicFacts(NamedTuple):
+    """`whole`: each member reads all of its partitions."""
+
     id: UUID
     partitions: int
+    whole: bool = False
 
 
 Topics = Mapping[str, TopicFacts]
@@ -209,7 +212,8 @@ def _target(group: ShareGroup, members: Mapping[str, ShareMember], topics: Topic
         for member in members.values()
     }
     current = {member: _flat(target) for member, target in group.targets.items()}
-    return assign(wanted, partitions, current)
+    whole = frozenset(facts.id for facts in topics.values() if facts.whole)
+    return assign(wanted, partitions, current, whole)
 
 
 def _target_entries(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 NOBODY = ""
@@ -22,6 +22,16 @@ class RecordState(IntEnum):
     ACKNOWLEDGED = 2
     ARCHIVING = 3  # never delivered again, but not yet copied to the dead letter topic
     ARCHIVED = 4
+
+
+class LetterReason(Enum):
+    """Why a record is given up."""
+
+    REJECTED = "rejected"
+    USED_UP = "delivery count limit reached"
+    EXPIRED = "expired"
+    TOO_MANY = "queue length limit reached"
+    DELAYED = "not due yet"  # no dead letter: it is published anew when it is due
 
 
 FINISHED = frozenset((RecordState.ACKNOWLEDGED, RecordState.ARCHIVED))
@@ -39,7 +49,7 @@ class StateBatch(NamedTuple):
 class InFlightRun:
     """`to` is the next state while a change is being persisted: no other request may change the run until then."""
 
-    __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "rejected", "state", "to")
+    __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "reason", "state", "to", "wakes_ms")
 
     def __init__(self, first: int, last: int, state: RecordState, deliveries: int) -> None:
         self.first = first
@@ -48,8 +58,9 @@ class InFlightRun:
         self.deliveries = deliveries  # including the present one
         self.member = NOBODY  # the member that has acquired the run
         self.deadline_ms = 0  # the end of the acquisition lock
-        self.rejected = False
+        self.reason: LetterReason | None = None  # not persisted
         self.to: RecordState | None = None
+        self.wakes_ms = 0  # a released run that rests: when it can be acquired again; not persisted
 
     def __repr__(self) -> str:
         return f"InFlightRun({self.first}-{self.last} {self.state.name} x{self.deliveries} {self.member})"
@@ -64,13 +75,15 @@ class InFlightRun:
 
     @property
     def free(self) -> bool:
-        return self.state is RecordState.AVAILABLE and self.to is None
+        return self.state is RecordState.AVAILABLE and self.to is None and not self.wakes_ms
 
     def left(self, state: RecordState) -> None:
         """No member holds the run any more."""
         self.state = state
         self.member = NOBODY
         self.to = None
+        if state is not RecordState.AVAILABLE:
+            self.wakes_ms = 0
 
     def like(self, other: InFlightRun) -> bool:
         if self.state is not other.state or self.to is not None or other.to is not None:
@@ -80,7 +93,8 @@ class InFlightRun:
         return (
             self.deliveries == other.deliveries
             and self.member == other.member
-            and self.rejected == other.rejected
+            and self.reason is other.reason
+            and self.wakes_ms == other.wakes_ms
             and (self.state is not RecordState.ACQUIRED or self.deadline_ms == other.deadline_ms)
         )
 
@@ -134,7 +148,7 @@ class InFlightRuns:
         if run.first < offset <= run.last:
             rest = InFlightRun(offset, run.last, run.state, run.deliveries)
             rest.member, rest.deadline_ms = run.member, run.deadline_ms
-            rest.rejected, rest.to = run.rejected, run.to
+            rest.reason, rest.to, rest.wakes_ms = run.reason, run.to, run.wakes_ms
             run.last = offset - 1
             self._runs.insert(at + 1, rest)
 
@@ -165,7 +179,7 @@ class InFlightRuns:
     def counts(self) -> RecordCounts:
         available = acquired = 0
         for run in self._runs:
-            if run.free:
+            if run.state is RecordState.AVAILABLE and run.to is None:
                 available += run.size
             elif run.state is RecordState.ACQUIRED and run.to is None:
                 acquired += run.size

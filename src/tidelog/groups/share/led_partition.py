@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog import errors
 from tidelog.clock import Clock
-from tidelog.config.group import GroupConfig
+from tidelog.config.group import UNLIMITED, GroupConfig
 from tidelog.coordination.timers import Timers
 from tidelog.groups.share.group_state import ShareKey, StateWrite
 from tidelog.groups.share.partition import (
@@ -28,6 +28,10 @@ from tidelog.replication.delayed_fetch import FetchWait
 from tidelog.replication.partition import HostedPartition
 
 log = logging.getLogger("tidelog.shares")
+
+
+BY_KEY = "key"
+DELIVERIES_UNLIMITED = 1 << 30
 
 
 class LedSharePartition:
@@ -60,6 +64,10 @@ class LedSharePartition:
         self._failed_before = False  # changes that are in effect already may not be persisted
         self.letters: Callable[[LedSharePartition], None] = lambda _: None
         """Called when there are dead letters to copy."""
+        self.routed: Callable[[], bool] = lambda: False
+        """Whether a door takes the dead letters, wherever the group's settings would have them."""
+        self._readers: dict[str, None] = {}  # in the order in which they came
+        self.kept = False  # stays loaded when nobody reads it
 
     @property
     def current(self) -> bool:
@@ -70,11 +78,15 @@ class LedSharePartition:
     def terms(self) -> ShareTerms:
         config = self.config()
         return ShareTerms(
-            deliveries_max=config.share_delivery_count_limit,
+            deliveries_max=deliveries_max(config),
             locks_max=config.share_partition_max_record_locks,
             lock_ms=config.share_record_lock_duration_ms,
-            dead_letters=bool(config.share_dead_letter_topic),
+            dead_letters=bool(config.share_dead_letter_topic) or self.routed(),
             renewals=config.share_renew_acknowledge_enable,
+            backoff_ms=config.share_retry_backoff_ms,
+            backoff_ms_max=config.share_retry_backoff_max_ms,
+            delays=self.partition.log.config.queue_groups[:1] == (self.key.group,),
+            by_key=config.share_order == BY_KEY,
         )
 
     # Changes
@@ -93,14 +105,25 @@ class LedSharePartition:
         self._arm()
         return self.submit(change) if change.batches else None
 
+    def serves(self, member: str) -> bool:
+        """With a single active consumer: whether it is this member, who came first of those that are still there."""
+        self._readers.setdefault(member)
+        return not self.config().share_single_active_consumer or next(iter(self._readers)) == member
+
     def release(self, member: str) -> asyncio.Future[None] | None:
+        """The member is gone."""
+        self._readers.pop(member, None)
         change = self.state.released(member, self.terms())
         if not change.batches:
+            self._changed()
             return None
         return self.apply(change)
 
     def expire(self) -> None:
-        change = self.state.expired(self._clock.monotonic_ms(), self.terms())
+        now_ms = self._clock.monotonic_ms()
+        change = self.state.expired(now_ms, self.terms())
+        if self.state.woken(now_ms):
+            self._changed()
         if change.batches:
             self.apply(change)
         self._arm()
@@ -196,6 +219,11 @@ class LedSharePartition:
             self.copying.cancel()
         for wait in tuple(self.waits):
             wait.changed()
+
+
+def deliveries_max(config: GroupConfig) -> int:
+    limit = config.share_delivery_count_limit
+    return DELIVERIES_UNLIMITED if limit == UNLIMITED else limit
 
 
 def persister_error(problem: errors.TidelogError) -> errors.TidelogError:

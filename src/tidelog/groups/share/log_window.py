@@ -6,7 +6,7 @@ empty spans, which no member acquires.  Pure: bytes in, spans and bytes out."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tidelog._speed.log.batch import Header, walk
 from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
@@ -40,8 +40,17 @@ class LogWindow(NamedTuple):
         return b"".join(parts)
 
 
-def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> LogWindow:
+class SpanReader(Protocol):
+    """Tells the records of a batch apart."""
+
+    def spans(self, data: memoryview, header: Header, first: int) -> list[OffsetSpan]: ...
+
+
+def window(
+    data: bytes, first: int, aborted: Collection[AbortedRange] = (), reader: SpanReader | None = None
+) -> LogWindow:
     """`data` begins with the batch that holds `first`, or with the next batch."""
+    view = memoryview(data)
     headers = [header for header in walk(data) if header.last_offset >= first]
     spans: list[OffsetSpan] = []
     at = first
@@ -49,9 +58,13 @@ def window(data: bytes, first: int, aborted: Collection[AbortedRange] = ()) -> L
         if header.base_offset > at:
             spans.append(OffsetSpan(at, header.base_offset - 1, empty=True))
         empty = header.control or _aborted(header, aborted)
-        spans.append(OffsetSpan(max(at, header.base_offset), header.last_offset, empty))
+        begin = max(at, header.base_offset)
+        if reader is None or empty:
+            spans.append(OffsetSpan(begin, header.last_offset, empty))
+        else:
+            spans += reader.spans(view, header, begin)
         at = header.last_offset + 1
-    return LogWindow(memoryview(data), headers, spans)
+    return LogWindow(view, headers, spans)
 
 
 def _aborted(header: Header, aborted: Collection[AbortedRange]) -> bool:

@@ -16,7 +16,7 @@ from tidelog.groups.share.in_flight import StateBatch
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
 from tidelog.net.requester import Requester
-from tidelog.replication.commit_status import is_committed, when_committed
+from tidelog.replication.commit_status import committed_within
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.peers import Peers
@@ -34,6 +34,7 @@ RETRY_S = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 COMMIT_TIMEOUT_MS = 30_000
 LATEST, EARLIEST = -1, -2
 ACKS_ALL = -1
+WRITES_INTERNAL = "__admin_client"  # the client that may write to internal topics
 PRODUCE_VERSION = 12  # the last that names topics
 RETRIED = (
     errors.NetworkException,
@@ -254,7 +255,7 @@ class RemotePartitions:
             connection = self._producing.get(leader)
             if connection is None or connection.broken is not None:
                 try:
-                    connection = self._producing[leader] = await self._peers.connect(leader)
+                    connection = self._producing[leader] = await self._peers.connect(leader, WRITES_INTERNAL)
                 except errors.NetworkException as problem:
                     # Nothing was sent yet, so the batch may be sent to the next leader.
                     raise errors.BrokerNotAvailable(str(problem)) from problem
@@ -276,14 +277,5 @@ class RemotePartitions:
 
 async def _append_here(partition: HostedPartition, batch: bytes, now_ms: int) -> int:
     appended = partition.append(memoryview(bytearray(batch)), now_ms, True)
-    try:
-        async with asyncio.timeout(COMMIT_TIMEOUT_MS / 1000):
-            if appended.durable is not None:
-                await asyncio.shield(appended.durable)
-            if not is_committed(partition, appended):
-                await when_committed(partition, appended)
-    except TimeoutError:
-        raise errors.RequestTimedOut(
-            f"{partition.name}: the batch is not on all in-sync replicas yet"
-        ) from None
+    await committed_within(partition, appended, COMMIT_TIMEOUT_MS)
     return appended.base

@@ -12,15 +12,19 @@ from typing import NamedTuple
 
 from tidelog import errors
 from tidelog.groups.share.in_flight import (
+    NOBODY,
     InFlightRun,
     InFlightRuns,
-    RecordCounts,
+    LetterReason,
     RecordState,
     StateBatch,
     restored,
 )
+from tidelog.groups.share.key_order import KeyOrder
 
 THROTTLE_FROM_MIN = 2
+DELIVERIES_COUNTED = (1 << 15) - 1  # Kafka counts in 16 bits
+BACKOFF_DOUBLINGS_MAX = 30
 NO_DEADLINE = 1 << 62
 ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
 
@@ -48,12 +52,16 @@ class AcquiredRange(NamedTuple):
 
 
 class OffsetSpan(NamedTuple):
-    """The offsets of one batch of the log; `last` is inclusive.  A span without records for consumers is `empty`:
-    markers, aborted transactions, gaps that compaction left."""
+    """The offsets of one batch of the log, or of a part of it; `last` is inclusive.  A span without records for consumers
+    is `empty`: markers, aborted transactions, gaps that compaction left.  Records that are `expired` are given up;
+    those that are `delayed` go where they wait for their time.  `key` matters in groups that order by key."""
 
     first: int
     last: int
     empty: bool = False
+    expired: bool = False
+    delayed: bool = False
+    key: bytes | None = None  # of a span of one record
 
 
 class ShareTerms(NamedTuple):
@@ -64,6 +72,12 @@ class ShareTerms(NamedTuple):
     lock_ms: int
     dead_letters: bool  # records that are given up are copied to a dead letter topic first
     renewals: bool
+    backoff_ms: int = (
+        0  # how long a record rests that was released after its first delivery; twice as long each time
+    )
+    backoff_ms_max: int = 0
+    delays: bool = False  # delayed records go through this group; others pass them over
+    by_key: bool = False  # each span has one record; a key's records go to one member at a time, in order
 
 
 class AcquireRequest(NamedTuple):
@@ -101,6 +115,7 @@ class AcquireResult(NamedTuple):
 class SharePartition:
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
         self._runs = restored(start, batches)
+        self._order = KeyOrder()
 
     @property
     def start(self) -> int:
@@ -116,17 +131,21 @@ class SharePartition:
     def runs(self) -> InFlightRuns:
         return self._runs
 
-    def counts(self) -> RecordCounts:
-        return self._runs.counts()
-
     # Acquiring records
 
-    def next_offset(self) -> int:
-        """The first offset that can be acquired: a released record, or a new one."""
-        return next((run.first for run in self._runs if run.free), self.end)
+    def next_offset(self, member: str = NOBODY) -> int:
+        """The first offset that can be acquired, by `member`: a released record, or a new one."""
+        for run in self._runs:
+            if run.free:
+                if member == NOBODY:
+                    return run.first
+                for offset in range(run.first, run.last + 1):
+                    if not self._order.is_blocked(offset, member):
+                        return offset
+        return self.end
 
-    def has_room(self, terms: ShareTerms) -> bool:
-        return self.end - self.start < terms.locks_max or self.next_offset() < self.end
+    def has_room(self, terms: ShareTerms, member: str = NOBODY) -> bool:
+        return self.end - self.start < terms.locks_max or self.next_offset(member) < self.end
 
     def acquire(
         self, request: AcquireRequest, spans: Sequence[OffsetSpan], terms: ShareTerms, now_ms: int
@@ -138,20 +157,26 @@ class SharePartition:
         for span in spans:
             if left <= 0:
                 break
-            free = self._free_in(span, left if request.strict else None, terms)
-            if span.empty:
-                self._skip(free, result.skipped)
+            if span.empty or span.expired or span.delayed:
+                self._pass(span, terms, result.skipped)
                 continue
+            free = self._free_in(span, left if request.strict else None, terms)
+            if terms.by_key:
+                self._order.read(span.first, span.key)
+                if self._order.is_blocked(span.first, request.member):
+                    continue
             for run in free:
-                last_chance = self._last_chance(run, terms)
+                last_chance = _last_chance(run, terms)
                 if (left <= 0 and request.strict) or (last_chance and result.acquired):
                     break
                 run, alone = self._throttled(run, terms)
                 if request.strict and run.size > left:
                     (run,) = self._runs.cut_out(run.first, run.first + left - 1)
                 run.state = RecordState.ACQUIRED
-                run.deliveries += 1
+                run.deliveries = min(run.deliveries + 1, DELIVERIES_COUNTED)
                 run.member = request.member
+                if terms.by_key:
+                    self._order.acquired(run.first, run.member)
                 run.deadline_ms = NO_DEADLINE if request.keeps else now_ms + terms.lock_ms
                 left = 0 if alone else left - run.size
                 _collect(result.acquired, run, request.batch_records_max)
@@ -168,7 +193,10 @@ class SharePartition:
             overlapping = runs.over(span.first, min(span.last, runs.end - 1))
             for run in [run for run in overlapping if run.free]:
                 free += runs.cut_out(max(run.first, span.first), min(run.last, span.last))
-        can_grow = span.empty or runs.end - runs.start < terms.locks_max
+        at_once = (
+            span.empty or (span.expired and not terms.dead_letters) or (span.delayed and not terms.delays)
+        )
+        can_grow = at_once or runs.end - runs.start < terms.locks_max
         if span.first <= runs.end <= span.last and can_grow:
             last = span.last if new_max is None or span.empty else min(span.last, runs.end + new_max - 1)
             new = InFlightRun(runs.end, last, RecordState.AVAILABLE, 0)
@@ -176,13 +204,42 @@ class SharePartition:
             free.append(new)
         return free
 
-    def _skip(self, free: list[InFlightRun], change: ShareStateChange) -> None:
-        for run in free:
-            run.left(RecordState.ARCHIVED)
-            change.add(run, RecordState.ARCHIVED)
+    # Records that nobody holds, and that nobody shall get any more
 
-    def _last_chance(self, run: InFlightRun, terms: ShareTerms) -> bool:
-        return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
+    def expire(self, spans: Sequence[OffsetSpan], terms: ShareTerms) -> ShareStateChange:
+        """`spans` are expired, delayed or empty, and begin with the first offset that can be acquired."""
+        change = ShareStateChange()
+        for span in spans:
+            self._pass(span, terms, change)
+        self._runs.tidy()
+        return change
+
+    def _pass(self, span: OffsetSpan, terms: ShareTerms, change: ShareStateChange) -> None:
+        free = self._free_in(span, None, terms)
+        if span.empty or (span.delayed and not terms.delays):
+            _skip(free, change)
+        else:
+            _give_up(free, LetterReason.DELAYED if span.delayed else LetterReason.EXPIRED, terms, change)
+
+    def drop(self, count: int, end: int, reason: LetterReason, terms: ShareTerms) -> ShareStateChange:
+        """Gives up the first `count` records below `end` that can be acquired, as many as there is room for."""
+        change = ShareStateChange()
+        for run in [run for run in self._runs if run.free]:
+            if count <= 0:
+                break
+            parts = self._runs.cut_out(run.first, min(run.last, run.first + count - 1))
+            _give_up(parts, reason, terms, change)
+            count -= sum(part.size for part in parts)
+        first = self.end
+        last = min(first + count, end) - 1
+        if terms.dead_letters:
+            last = min(last, self.start + terms.locks_max - 1)
+        if count > 0 and last >= first:
+            new = InFlightRun(first, last, RecordState.AVAILABLE, 0)
+            self._runs.extend(new)
+            _give_up([new], reason, terms, change)
+        self._runs.tidy()
+        return change
 
     def _throttled(self, run: InFlightRun, terms: ShareTerms) -> tuple[InFlightRun, bool]:
         """Records that are released again and again are delivered in ever smaller parts, at last one by one, so that a
@@ -191,7 +248,7 @@ class SharePartition:
         if run.deliveries < from_deliveries:
             return run, False
         size = max(1, run.size >> (run.deliveries - from_deliveries + 1))
-        if self._last_chance(run, terms):
+        if _last_chance(run, terms):
             size = 1
         (run,) = self._runs.cut_out(run.first, run.first + size - 1)
         return run, True
@@ -225,11 +282,25 @@ class SharePartition:
                 if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = max(run.deadline_ms, now_ms + terms.lock_ms)
                     continue
-                run.rejected = kind is AcknowledgeType.REJECT
+                run.reason = _reason(run, kind, terms)
                 run.to = _fate(run, kind, terms)
+                run.wakes_ms = _wakes_ms(run, terms, now_ms) if run.to is RecordState.AVAILABLE else 0
                 change.moves.append(run)
                 change.add(run, run.to)
+        for move in [move for move in change.moves if move.to is RecordState.AVAILABLE]:
+            self._call_back(move, change)
         return change
+
+    def _call_back(self, released: InFlightRun, change: ShareStateChange) -> None:
+        """In a group that orders by key: later records of the same key come again after those that were released.  They
+        were not the ones that failed, so this delivery of theirs is not counted."""
+        for offset in self._order.after(released.first, released.last):
+            for run in self._runs.cut_out(offset, offset):
+                if run.state is RecordState.ACQUIRED and run.to is None:
+                    run.deliveries -= 1
+                    run.to = RecordState.AVAILABLE
+                    change.moves.append(run)
+                    change.add(run, run.to)
 
     def _check_bounds(self, acknowledged: AcknowledgedRange) -> None:
         if acknowledged.first >= self.end:
@@ -256,43 +327,66 @@ class SharePartition:
             if run.to is not None:
                 change.releases = change.releases or run.to is RecordState.AVAILABLE
                 run.left(run.to)
-        self._runs.tidy()
+                _leave(self._order, run)
+        self._tidy()
 
     def undone(self, change: ShareStateChange) -> None:
         """The change could not be persisted: the member keeps the records until their lock expires."""
         for run in change.moves:
             run.to = None
-            run.rejected = False
+            run.reason = None
+            run.wakes_ms = 0
         self._runs.tidy()
 
     # Releasing records
 
     def released(self, member: str, terms: ShareTerms) -> ShareStateChange:
         """The member's share session ended: its acquired records are released."""
-        return self._take_back([run for run in self._held() if run.member == member], terms)
+        return self._take_back([run for run in _held(self._runs) if run.member == member], terms)
 
     def expired(self, now_ms: int, terms: ShareTerms) -> ShareStateChange:
         """Releases records whose lock has expired."""
-        return self._take_back([run for run in self._held() if run.deadline_ms <= now_ms], terms)
+        overdue = [run for run in _held(self._runs) if run.deadline_ms <= now_ms]
+        for run in overdue:
+            run.wakes_ms = _wakes_ms(run, terms, now_ms)
+        return self._take_back(overdue, terms)
+
+    def woken(self, now_ms: int) -> bool:
+        """Whether records can be acquired that rested until now."""
+        rested = [run for run in self._runs if 0 < run.wakes_ms <= now_ms and run.to is None]
+        for run in rested:
+            run.wakes_ms = 0
+            self._order.left(run.first, run.last)
+        if rested:
+            self._tidy()
+        return bool(rested)
 
     def next_deadline_ms(self) -> int | None:
         """None if no lock ends by itself."""
-        next_ms = min((run.deadline_ms for run in self._held()), default=NO_DEADLINE)
+        next_ms = min(
+            (run.wakes_ms or run.deadline_ms for run in self._runs if run.wakes_ms or _is_held(run)),
+            default=NO_DEADLINE,
+        )
         return None if next_ms == NO_DEADLINE else next_ms
-
-    def _held(self) -> Iterable[InFlightRun]:
-        return (run for run in self._runs if run.state is RecordState.ACQUIRED and run.to is None)
 
     def _take_back(self, runs: list[InFlightRun], terms: ShareTerms) -> ShareStateChange:
         change = ShareStateChange()
         for run in runs:
             state = _fate(run, AcknowledgeType.RELEASE, terms)
+            run.reason = _reason(run, AcknowledgeType.RELEASE, terms)
+            if state is RecordState.AVAILABLE:
+                self._call_back(run, change)
             run.left(state)
+            _leave(self._order, run)
             change.add(run, state)
             change.releases = change.releases or state is RecordState.AVAILABLE
         if runs:
-            self._runs.tidy()
+            self._tidy()
         return change
+
+    def _tidy(self) -> None:
+        self._runs.tidy()
+        self._order.started(self._runs.start)
 
     # Dead letters
 
@@ -317,7 +411,7 @@ class SharePartition:
         """The log starts at `offset` now: earlier records are deleted."""
         if offset > self.start:
             self._runs.started(offset)
-            self._runs.tidy()
+            self._tidy()
 
     def picture(self) -> list[StateBatch]:
         """The whole state, as it will be when all changes under way are persisted: written after a failed write, which
@@ -334,6 +428,49 @@ class SharePartition:
         return self._runs.outlook()
 
 
+def _held(runs: InFlightRuns) -> list[InFlightRun]:
+    return [run for run in runs if _is_held(run)]
+
+
+def _leave(order: KeyOrder, run: InFlightRun) -> None:
+    """A key whose record rests has to wait with it."""
+    order.left(run.first, run.last)
+    for offset in range(run.first, run.last + 1) if run.wakes_ms else ():
+        order.acquired(offset, NOBODY)
+
+
+def _is_held(run: InFlightRun) -> bool:
+    return run.state is RecordState.ACQUIRED and run.to is None
+
+
+def _wakes_ms(run: InFlightRun, terms: ShareTerms, now_ms: int) -> int:
+    if not terms.backoff_ms:
+        return 0
+    doublings = min(run.deliveries - 1, BACKOFF_DOUBLINGS_MAX)
+    return now_ms + min(terms.backoff_ms << doublings, max(terms.backoff_ms_max, terms.backoff_ms))
+
+
+def _skip(free: list[InFlightRun], change: ShareStateChange) -> None:
+    for run in free:
+        run.left(RecordState.ARCHIVED)
+        change.add(run, RecordState.ARCHIVED)
+
+
+def _give_up(
+    free: list[InFlightRun], reason: LetterReason, terms: ShareTerms, change: ShareStateChange
+) -> None:
+    copied = terms.dead_letters or reason is LetterReason.DELAYED
+    state = RecordState.ARCHIVING if copied else RecordState.ARCHIVED
+    for run in free:
+        run.left(state)
+        run.reason = reason
+        change.add(run, state)
+
+
+def _last_chance(run: InFlightRun, terms: ShareTerms) -> bool:
+    return terms.deliveries_max >= ALONE_LIMIT_MIN and run.deliveries == terms.deliveries_max - 1
+
+
 def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordState:
     if kind is AcknowledgeType.ACCEPT:
         return RecordState.ACKNOWLEDGED
@@ -342,6 +479,13 @@ def _fate(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> RecordS
     if kind is AcknowledgeType.RELEASE and run.deliveries < terms.deliveries_max:
         return RecordState.AVAILABLE
     return RecordState.ARCHIVING if terms.dead_letters else RecordState.ARCHIVED
+
+
+def _reason(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> LetterReason | None:
+    if kind is AcknowledgeType.REJECT:
+        return LetterReason.REJECTED
+    used_up = kind is AcknowledgeType.RELEASE and run.deliveries >= terms.deliveries_max
+    return LetterReason.USED_UP if used_up else None
 
 
 def _uniform(acknowledged: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:

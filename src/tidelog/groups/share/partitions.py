@@ -135,6 +135,7 @@ class SharePartitions:
             lambda: self.group_config(key.group),
         )
         led.letters = self.letters.wake
+        led.routed = lambda: self.letters.routes(partition.topic, key.group) is not None
         self._led[key] = led
         if state.letters():
             self.letters.wake(led)
@@ -215,7 +216,7 @@ class SharePartitions:
     def forget(self, which: Callable[[ShareKey], bool]) -> None:
         """Drops share partitions that no session reads; the next fetch loads them again."""
         for led in [led for key, led in self._led.items() if which(key)]:
-            if not led.state.letters() or not led.current:
+            if not (led.state.letters() or led.kept) or not led.current:
                 self._drop(led)
 
     def reset(self, group: str, topics: Iterable[UUID]) -> None:

@@ -243,5 +243,5 @@ def _move_ended(partition: PartitionImage, reachable: Collection[NodeId]) -> Par
 
 
 def unknown_partition(name: TopicPartition, topic_exists: bool) -> errors.TidelogError:
-    what = f"partition as {name}" if topic_exists else f"topic as {name.topic}"
-    return errors.UnknownTopicOrPartition(f"No such {what}")
+    missing = f"partition as {name}" if topic_exists else f"topic as {name.topic}"
+    return errors.UnknownTopicOrPartition(f"No such {missing}")

@@ -67,8 +67,8 @@ def _went_offline(partition: PartitionImage, before: Tail) -> PartitionRecord | 
 def _reported_anew(
     partition: PartitionImage, node: NodeId, condition: ReplicaCondition
 ) -> PartitionRecord | None:
-    """What a replica of metadata that were rolled back has reported may be gone, and so may what it had when it was
-    elected.  Another one that was elected leads on."""
+    """After a rollback of the metadata, a replica's report may be gone, and so may the records that it had when it was
+    elected.  Another elected replica keeps the leadership."""
     epoch, end = condition.reach()
     report = Tail(node, condition.last_epoch(), end, Cause.ROLLED_BACK)
     if report in partition.doubts or node not in partition.replicas:

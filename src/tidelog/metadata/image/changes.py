@@ -72,7 +72,9 @@ def catch_up(image: Image, snapshot: Snapshot) -> Update:
     configs = {*image.topic_configs, *fresh.topic_configs}
     entities = {*image.quotas, *fresh.quotas}
     tenants = [
-        one.tenant for one in entities if one.tenant and image.quotas.get(one) != fresh.quotas.get(one)
+        entity.tenant
+        for entity in entities
+        if entity.tenant and image.quotas.get(entity) != fresh.quotas.get(entity)
     ]
     groups = {*image.group_configs, *fresh.group_configs}
     return Update(

@@ -1,7 +1,7 @@
 """The metadata store of the brokers of one machine: a client of `local.server`.
 
-A call whose connection breaks is sent again, except for a transaction: it may have happened, so it is Unanswered.  A watch
-has a connection of its own, reads nothing ahead of its user, and goes on behind the last revision that it yielded."""
+The client repeats a call whose connection breaks, except a transaction: it may have happened, so it is Unanswered.  A watch
+has its own connection, reads nothing ahead, and resumes after the last revision that it yielded."""
 
 from __future__ import annotations
 
@@ -179,10 +179,10 @@ class LocalStore:
                 writer.close()
 
 
-def _restored(revision: int, known: int) -> RolledBack:
+def _restored(revision: int, newest_seen: int) -> RolledBack:
     return RolledBack(
-        f"The metadata store is at revision {revision} and was at {known}: it was restored from a backup.  Restart this "
-        "broker: it will compare its logs with the metadata."
+        f"The metadata store is at revision {revision} and was at {newest_seen}: it was restored from a backup.  Restart "
+        "this broker: it will compare its logs with the metadata."
     )
 
 

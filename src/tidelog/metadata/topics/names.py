@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from tidelog.errors import InvalidTopicException
 
 LENGTH_MAX = 249
-INTERNAL = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+INTERNAL = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state", "__delayed_records")
+)
 CLUSTER_METADATA = "__cluster_metadata"
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")

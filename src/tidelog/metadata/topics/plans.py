@@ -125,6 +125,8 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
             )
     else:
         added = placement.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
+        if _has_priorities(image.topic_overrides(topic.name)):
+            added = (topic.partitions[0].first_replicas,) * more
     replicas = tuple(partition.first_replicas for partition in topic.partitions) + added
     states = _states(image, dict(enumerate(added, have)))
     return topic, TopicPlan(topic.name, TopicRecord(topic.id, replicas), states, {})
@@ -144,10 +146,13 @@ def _replicas_of_topic(
     image: Image, wanted: TopicSpec, config: BrokerConfig, start: int
 ) -> tuple[Replicas, ...]:
     if wanted.assignment:
-        for what, count in (("replication factor", wanted.replication), ("numPartitions", wanted.partitions)):
+        for field, count in (
+            ("replication factor", wanted.replication),
+            ("numPartitions", wanted.partitions),
+        ):
             if count != DEFAULT:
                 raise errors.InvalidRequest(
-                    f"A manual partition assignment was specified, but {what} was not set to -1."
+                    f"A manual partition assignment was specified, but {field} was not set to -1."
                 )
         placement.check_assignment(wanted.assignment, 0, image.brokers)
         return _tuples([wanted.assignment[index] for index in range(len(wanted.assignment))])
@@ -159,7 +164,13 @@ def _replicas_of_topic(
         raise errors.InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
     count = config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions
     replication = config.default_replication_factor if wanted.replication == DEFAULT else wanted.replication
-    return placement.place(image.live_brokers, count, replication, start)
+    placed = placement.place(image.live_brokers, count, replication, start)
+    return placed[:1] * count if _has_priorities(wanted.configs) else placed
+
+
+def _has_priorities(configs: Mapping[str, str | None]) -> bool:
+    """The partitions are priorities: the broker that leads one has to know of the others."""
+    return (configs.get("queue.priorities") or "").lower() == "true"
 
 
 def _check_count(partitions: int) -> None:

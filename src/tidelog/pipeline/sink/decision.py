@@ -118,7 +118,7 @@ def repair(
                 f"epoch {decided.epoch} is committed in part: the transaction of task {part.index} "
                 f"({part.rows} rows) was aborted because no driver ended it in time, and the epoch, run again, has other "
                 "rows there. Was the query or its number of tasks changed, or do its results differ from run to run? "
-                "Go on with the query as it was, or with a new checkpoint; a larger transactionTimeoutMs gives a "
+                "Continue with the unchanged query, or with a new checkpoint; a larger transactionTimeoutMs gives a "
                 "driver more time to return"
             )
         replaced[part.index] = new

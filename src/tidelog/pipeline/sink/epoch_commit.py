@@ -215,7 +215,7 @@ async def _was_committed(connected: PipelineClients, transaction: PreparedTransa
     except errors.TransactionalIdNotFound:
         raise PipelineError(
             f"it is unknown whether transaction {name!r} was committed: the brokers have forgotten it "
-            "(transactional.id.expiration.ms). Compare the sink's topic with its source, and go on with a new "
+            "(transactional.id.expiration.ms). Compare the sink's topic with its source, and continue with a new "
             "checkpoint"
         ) from None
     # With transaction version 2 every end raises the producer epoch, and after the last epoch gives a new producer id.

@@ -91,6 +91,6 @@ def lost(options: SourceOptions, description: str) -> None:
     """Raises an error or logs a warning, as the option failOnDataLoss says."""
     if options.fail_on_data_loss:
         raise PipelineError(
-            f"data was lost: {description}. To go on without it, set option failOnDataLoss to false"
+            f"data was lost: {description}. To continue without it, set option failOnDataLoss to false"
         )
-    log.warning("Data was lost, and the query goes on (failOnDataLoss is false): %s", description)
+    log.warning("Data was lost, and the query continues (failOnDataLoss is false): %s", description)

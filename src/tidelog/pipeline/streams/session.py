@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.java import use_java
@@ -37,6 +38,9 @@ ON_THIS_MACHINE = {
     # beside it.  State has checksums of Spark's own; the small logs of offsets and commits go without.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
+# Before Spark reads its level from here it says what a stranger cannot use.
+QUIET = Path(__file__).parents[1] / "log4j2.properties"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SHUFFLE = "spark.sql.shuffle.partitions"
 LOCAL = "local[*]"
 
@@ -59,6 +63,8 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] | 
     local = (master or LOCAL).startswith("local") and not submitted
     for key, value in {**SETTINGS, **(ON_THIS_MACHINE if local else {}), **(settings or {})}.items():
         builder = builder.config(key, value)
+    if not submitted and JAVA_OPTIONS not in (settings or {}) and "SPARK_CONF_DIR" not in os.environ:
+        builder = builder.config(JAVA_OPTIONS, f'"-Dlog4j2.configurationFile={QUIET.as_uri()}"')
     if SHUFFLE not in (settings or {}):
         builder = builder.config(SHUFFLE, str(_shuffle_partitions(master)))
     spark: SparkSession = builder.getOrCreate()

@@ -75,7 +75,7 @@ class JsonDecoder:
         end = f',{{"{MARK}":true}}]}}\n'.encode() if marked else b"]}\n"
         lists = _lists(values, end, kind)
         if len(lists) != len(values) or pc.max(pc.list_value_length(lists)).as_py() != 1 + marked:
-            raise pa.ArrowInvalid("a value is one JSON object, not several or none")
+            raise pa.ArrowInvalid("a value is exactly one JSON object")
         objects = lists.flatten()
         if marked:
             objects = _without_marks(objects)
@@ -106,7 +106,7 @@ def _without_marks(marked: pa.StructArray) -> pa.StructArray:
     """The objects without the markers, which are every second element."""
     marks = marked.field(MARK)
     if len(marked) % 2 or marks.null_count * 2 != len(marked) or marks[1::2].null_count:
-        raise pa.ArrowInvalid("a value is one JSON object, with nothing behind it")
+        raise pa.ArrowInvalid("a value is one JSON object, without further text")
     objects = marked[::2]
     kept = [field for field in marked.type if field.name != MARK]
     return pa.StructArray.from_arrays(

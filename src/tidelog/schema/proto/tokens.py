@@ -95,7 +95,7 @@ class Cursor:
         return token
 
     def took(self, text: str) -> bool:
-        """Whether this was the next word; then it is behind us."""
+        """True if this was the next word, which is then consumed."""
         if self.here.text == text and self.here.kind in ("name", "sign"):
             self.next()
             return True

@@ -22,7 +22,7 @@ _SYNC_BYTES = 16 << 20
 
 
 def cleaned_suffix(token: str) -> str:
-    """What stands behind the usual name of a segment's file."""
+    """The suffix after the usual name of a segment's file."""
     return f".{token}{CLEANED}"
 
 

@@ -174,9 +174,7 @@ class Compactor:
         if why == native.EMPTY or (why == native.END and not written):
             return self._emptied(batch, header)
         if why != native.END:
-            raise InvalidRecord(
-                f"the batch at offset {header.base_offset} does not hold what its header says"
-            )
+            raise InvalidRecord(f"the batch at offset {header.base_offset} does not match its header")
         sifted = memoryview(out)[:written]
         return batch if sifted == plain else recompress(sifted, Codec(header.compression))
 

@@ -1,8 +1,8 @@
-"""What to compact, and when: decisions from facts, the rules of Kafka's log cleaner.
+"""When to compact a log, and which part of it: decisions from facts, the rules of Kafka's log cleaner.
 
-A log is clean below its first dirty offset: there, no key has an older record left.  A round of compaction notes the
-keys of the dirty stretch and rewrites every segment from the log's first up to it.  The active segment, what is not
-committed, and what is younger than `min.compaction.lag.ms` are never touched.  `cleaner` acts on this.
+A log is clean below its first dirty offset: no key has two records there.  A round of compaction notes the keys of the
+dirty part and rewrites every segment from the log's first up to it.  It never touches the active segment, uncommitted
+records, and records younger than `min.compaction.lag.ms`.  `cleaner` acts on these decisions.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class LogDirectory:
     # Starting and stopping
 
     async def start(self, cluster_id: str, node_id: int, configs: Configs) -> list[Report]:
-        """What recovery found, if the last stop was not clean.  A directory that is somebody else's, or in use,
-        raises; one whose disk fails is offline.  Until `began`, the next start finds all as it is now."""
+        """The result of recovery, if the last stop was not clean.  A directory of another broker, or one in use, raises;
+        a directory whose disk fails is offline.  Until `began`, the next start finds the same state."""
         try:
             self._claim(cluster_id, node_id)
             self._list()
@@ -286,7 +286,7 @@ class LogDirectory:
         return log
 
     def holds(self, name: TopicPartition) -> bool:
-        """Whether it is a partition at all: somebody may have put a file or folder of such a name here."""
+        """True if the entry is a partition: somebody may have put a file or folder with such a name here."""
         try:
             names = self._disk.list(self.folder(name))
         except NotADirectoryError:

@@ -52,9 +52,9 @@ class LogDirs:
             each.began()
 
     async def recover(self, cluster_id: str, node_id: int, forget_absent: bool = False) -> list[Report]:
-        """What had to be recovered.  KafkaStorageError when no directory at all can be used.  As long as it is not
-        `began`, the next start is told the same of the last run.  `forget_absent`: directories that this broker had and
-        that are not here are gone for good, as its operator says."""
+        """The recovered logs.  Raises KafkaStorageError when no directory can be used.  Until `began`, the next start
+        gets the same report about the last run.  `forget_absent`: the operator says that this broker's missing
+        directories are gone for good."""
         started = await asyncio.gather(
             *(each.start(cluster_id, node_id, self._configs) for each in self.dirs), return_exceptions=True
         )
@@ -129,7 +129,8 @@ class LogDirs:
 
     @property
     def complete(self) -> bool:
-        """Every directory that this broker has had is here and works: what is in none of them does not exist."""
+        """True if every directory that this broker has had is present and works: a log that is in none of them does not
+        exist."""
         return not self._absent and len(self.online()) == len(self.dirs)
 
     def home(self, name: TopicPartition) -> LogDirectory:
@@ -225,7 +226,7 @@ class LogDirs:
         return min(online, key=lambda each: len(each.names))
 
     def leave_alone(self, name: TopicPartition) -> bool:
-        """What only looks like a partition is nobody's business here; false for a partition."""
+        """True for an entry that only looks like a partition, and is ignored; false for a partition."""
         home = self.home(name)
         if home.holds(name):
             return False
@@ -268,7 +269,7 @@ class LogDirs:
         return move
 
     def finish_move(self, name: TopicPartition) -> Log:
-        """The log in its new place, at once: whoever held the old one must take this one before he appends."""
+        """The log in its new place, at once: the owner of the old log must take this one before its next append."""
         move = self.moves[name]
         log = move.swap()
         del self.moves[name]

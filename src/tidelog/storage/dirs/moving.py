@@ -75,7 +75,7 @@ class Move:
             pass
 
     async def copying(self) -> AsyncIterator[int]:
-        """As `copy`, and tells the bytes of each step: whoever goes on slowly copies slowly."""
+        """As `copy`, and yields the bytes of each step: a slow caller copies slowly."""
         while (part := self._next()) is not None:
             data = await self.source.volume.disk.run(part.read)
             if self._given_up:
@@ -152,7 +152,7 @@ class Move:
         headers = walk(data)
         if not headers or not all(crc_ok(data, header.position) for header in headers):
             self._from.suspect(max(self._to.end, self._from.start))
-            raise CorruptMessage(f"{self.name} is damaged at offset {self._to.end} or behind")
+            raise CorruptMessage(f"{self.name} is damaged at or after offset {self._to.end}")
         for header in headers:
             if run and header.leader_epoch != run[0].leader_epoch:
                 self._append_run(data, run)

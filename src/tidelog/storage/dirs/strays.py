@@ -1,7 +1,8 @@
 """Strays: logs that belong to no topic in the metadata.
 
-Their folders are renamed to `<topic>-<partition>.<id>-stray`; nobody opens them, and nobody removes them but an operator.
-The metadata may be older than the logs, restored from a backup: a log comes back when its topic does.  Used by `log_dirs`.
+Their folders are renamed to `<topic>-<partition>.<id>-stray`; the broker does not open them, and only an operator removes
+them.  The metadata may be older than the logs, restored from a backup: a log comes back with its topic.  Used by
+`log_dirs`.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ class Volume:
         return cls(path, disk, clock, random, files, Flusher(disk), points)
 
     def failed(self, problem: OSError, doing: str, at_risk: bool = False) -> KafkaStorageError:
-        """The error for whoever asked.  Anything but a full disk takes the whole directory offline, and so
-        does a full disk when bytes that readers may have seen are `at_risk`."""
+        """The error for the caller.  Anything but a full disk takes the whole directory offline, and so does a full disk
+        when bytes that readers may have seen are `at_risk`."""
         if problem.errno == NO_KEY:
             return self._tell(f"{doing}: {problem}")
         if problem.errno in FULL and not at_risk:

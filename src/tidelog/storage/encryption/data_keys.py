@@ -1,8 +1,8 @@
 """The data keys of one broker: random, wrapped with a named key, kept in `encryption-keys` of every log directory.
 
-Files are encrypted with keys derived from a data key, so there are few of them: one for each named key and each of its
-versions.  `current` and `find` never wait for a network; `refresh` does, in a thread, again and again: it unwraps what is
-not readable yet, notices new versions, wraps older data keys anew, and forgets the keys that were deleted."""
+Files are encrypted with keys derived from a data key, so there are few data keys: one for each version of each named key.
+`current` and `find` never wait for a network.  A thread calls `refresh` repeatedly: it unwraps data keys, notices new
+versions, wraps older data keys with them, and forgets the keys that were deleted."""
 
 from __future__ import annotations
 
@@ -106,27 +106,27 @@ class DataKeys:
 
     def load(self) -> None:
         """What the log directories have, and what of it can be unwrapped now.  A directory that has less gets the rest."""
-        found = self.read()
-        if not self._read_only and any(len(each) != len(self.keys) for each in found):
+        by_directory = self.read()
+        if not self._read_only and any(len(each) != len(self.keys) for each in by_directory):
             self._save()
         self.refresh()
 
     def read(self) -> list[dict[bytes, DataKey]]:
         """What the log directories have; all of it is in `keys` then."""
-        found: list[dict[bytes, DataKey]] = []
+        by_directory: list[dict[bytes, DataKey]] = []
         for disk, folder in list(self._places):
             try:
-                found.append(_read(disk, folder))
+                by_directory.append(_read(disk, folder))
             except OSError as problem:
                 # What cannot be read is not written over: it may be all there is of a key.
                 logger.error("%s/%s cannot be read: %s", folder, DATA_KEYS, problem)
                 self._places.remove((disk, folder))
-        for each in found:
+        for each in by_directory:
             for id, key in each.items():
-                known = self.keys.get(id)
-                if known is None or known.version < key.version:
+                present = self.keys.get(id)
+                if present is None or present.version < key.version:
                     self.keys[id] = key
-        return found
+        return by_directory
 
     def refresh(self) -> None:
         with self._lock:
@@ -188,7 +188,7 @@ class DataKeys:
             key.lose(problem)
         if self._told.get(name) != problem:
             self._told[name] = problem
-            logger.error("what is encrypted with %s cannot be read any more: %s", name, problem)
+            logger.error("Data encrypted with %s can no longer be read: %s", name, problem)
 
     def _unavailable(self, name: str, problem: str) -> None:
         """Keys that are here stay in use: only new ones cannot be had."""

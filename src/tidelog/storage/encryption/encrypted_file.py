@@ -1,10 +1,10 @@
-"""A file whose bytes are encrypted on the disk and plain for those who use it: `tidelog.storage.disk.File` over another one.
+"""A file with encrypted bytes on the disk and plain bytes for its callers: `tidelog.storage.disk.File` over another one.
 
-Positions and sizes are those of the plain bytes.  A write at the end appends frames and touches nothing that was written
-before, so it tears as a plain write does.  A write over older bytes (repair) keeps the places of frames and seals each anew.
-No nonce is used twice: the frames of one object are one session with a random name, whose counter only grows, whatever is
-truncated or fails.  Bytes that are not what was sealed read as zeros, which no batch's checksum takes: they are found,
-recorded and repaired as rotten bytes of a plain file are.
+Positions and sizes are those of the plain bytes.  A write at the end appends frames and changes no earlier bytes, so a
+power cut tears it like a plain write.  A write over older bytes (repair) keeps the places of frames and encrypts each again.
+No nonce is used twice: the frames of one object are one session with a random name, whose counter only grows, also after
+truncations and failures.  Bytes that fail authentication read as zeros, which fail every batch's checksum: the broker
+finds, records and repairs them like the rotten bytes of a plain file.
 
 There is one object for each file; the flusher's threads and the loop use it, one at a time."""
 
@@ -221,13 +221,13 @@ class EncryptedFile:
         self._note_appended(view, end)
 
     def _note_appended(self, view: Any, position: int) -> None:
-        """Whoever reads this tail gets what was appended without opening it."""
+        """Adds the appended bytes to the cache, so that a reader of the tail need not decrypt them."""
         number, at = divmod(position, WINDOW)
         if at and at + len(view) <= WINDOW:
-            known = self._cache.get(self._number, number)
-            if len(known) == at:
-                known += view
-                self._cache.put(self._number, number, known)
+            window = self._cache.get(self._number, number)
+            if len(window) == at:
+                window += view
+                self._cache.put(self._number, number, window)
 
     def _session(self) -> FrameSealer:
         if self._sealer is None or self._sealer.frames_left < _FRAMES_SPARE:
@@ -248,14 +248,14 @@ class EncryptedFile:
             plain = bytearray(max(0, bound - reached))
             frames.opener.walk(raw, start, reached, reached, bound, plain, True, True)
             first, places = reached, _places(frames.opener.slots, start, len(raw), reached, bound)
-            for physical, logical, length, room in places:
+            for physical, logical, length, slot_bytes in places:
                 low, high = max(logical, position), min(logical + length, stop)
                 if low < high:
                     plain[low - first : high - first] = view[low - position : high - position]
                     sealed = self._session().seal_slot(
                         plain[logical - first : logical - first + length], logical
                     )
-                    self._file.write(sealed.ljust(room, _FILL), physical)
+                    self._file.write(sealed.ljust(slot_bytes, _FILL), physical)
                 reached = logical + length
             block += 1
 
@@ -315,14 +315,17 @@ class EncryptedFile:
 def _places(
     slots: list[tuple[int, int, int]], start: int, size: int, first: int, bound: int
 ) -> list[tuple[int, int, int, int]]:
-    """(physical, plain position, length, room) of the sound frames of a block, and of the gaps that rotten ones left."""
+    """(physical position, plain position, length, bytes of the slot) of the sound frames of a block, and of the gaps in
+    place of rotten frames."""
     places: list[tuple[int, int, int, int]] = []
     physical, logical = start, first
     for slot in [*slots, None]:
         behind = (start + size, bound) if slot is None else (slot[0], slot[1])
         if logical < behind[1]:
-            room = behind[0] - physical
-            places.append((physical, logical, min(behind[1] - logical, room - FRAME_HEADER), room))
+            slot_bytes = behind[0] - physical
+            places.append(
+                (physical, logical, min(behind[1] - logical, slot_bytes - FRAME_HEADER), slot_bytes)
+            )
         if slot is not None:
             places.append((*slot, FRAME_HEADER + slot[2]))
             physical, logical = slot[0] + FRAME_HEADER + slot[2], slot[1] + slot[2]

@@ -185,10 +185,10 @@ class EncryptingDisk:
         size = self.inner.size(path)
         if size == 0 or file_header.place_of(path) is None:
             return size
-        known = self._files.get(path)
-        if known is None and not self._keys.keys:
+        file = self._files.get(path)
+        if file is None and not self._keys.keys:
             return size
-        return self.open(path).size() if known is None else known.size()
+        return self.open(path).size() if file is None else file.size()
 
     def read_file(self, path: str) -> bytes:
         if file_header.place_of(path) is None:

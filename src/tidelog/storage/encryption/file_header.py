@@ -76,8 +76,8 @@ def place_of(path: str) -> FilePlace | None:
 
 def file_key(data_key: bytes, header: FileHeader, place: FilePlace, topic_id: UUID | None) -> bytes:
     """`topic_id`: of the folder that the file is in; the header's where the folder has lost it."""
-    known = header.topic_id if topic_id is None else topic_id.bytes
-    return hmac.digest(data_key, b"tidelog file 1\0" + header.salt + place.bound(known), "sha256")
+    id_bytes = header.topic_id if topic_id is None else topic_id.bytes
+    return hmac.digest(data_key, b"tidelog file 1\0" + header.salt + place.bound(id_bytes), "sha256")
 
 
 def session_key(key: bytes, session: bytes) -> bytes:

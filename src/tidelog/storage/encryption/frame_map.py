@@ -46,9 +46,9 @@ class FrameMap:
         self.end, self.physical_end = 0, FILE_HEADER
         while block >= 0:
             start = block_start(block)
-            found = self._end_of_block(self.inner.read(BLOCK, start), start)
-            if found is not None:
-                self.end, self.physical_end = found
+            ends = self._end_of_block(self.inner.read(BLOCK, start), start)
+            if ends is not None:
+                self.end, self.physical_end = ends
                 return
             block -= 1
 
@@ -57,8 +57,8 @@ class FrameMap:
             opener = self.opener
             opener.walk(raw, start, -1, _NOWHERE, _NOWHERE)
         except KeyUnavailable:
-            found = walk_headers(raw, start)
-            return None if found is None else found[1:]
+            last_frame = walk_headers(raw, start)
+            return None if last_frame is None else last_frame[1:]
         return None if opener.end < 0 else (opener.end, opener.physical_end)
 
     def _last_used(self, last: int) -> int:
@@ -86,14 +86,14 @@ class FrameMap:
     def first(self, block: int) -> int:
         """The plain position of the first frame in the block, or of one before where its header is not plausible."""
         while block > 0:
-            known = self._firsts.get(block)
-            if known is None:
+            first = self._firsts.get(block)
+            if first is None:
                 head = self._head(block)
                 length, position = int.from_bytes(head[:4]), int.from_bytes(head[4:])
                 if 0 < length <= BLOCK - FRAME_HEADER and 0 < position <= block * BLOCK:
-                    known = self._firsts[block] = position
-            if known is not None:
-                return known
+                    first = self._firsts[block] = position
+            if first is not None:
+                return first
             block -= 1
         return 0
 
@@ -118,7 +118,7 @@ class FrameMap:
     # Reading
 
     def read(self, start: int, stop: int) -> bytearray:
-        """Plain bytes; zeros where a frame is not what was sealed, and behind the last one."""
+        """Plain bytes; zeros in place of a frame that fails authentication, and after the last frame."""
         out = bytearray(stop - start)
         self.rotten = False
         sound_stop = min(stop, self.end)

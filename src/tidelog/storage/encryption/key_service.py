@@ -26,7 +26,7 @@ class KeyUnavailable(OSError):
 
 
 class KeyGone(KeyUnavailable):
-    """The key was deleted: what is encrypted with it cannot be read any more, by nobody."""
+    """The key was deleted: nobody can read the data that it encrypted."""
 
 
 class KeyService(Protocol):

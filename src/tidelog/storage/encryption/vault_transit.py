@@ -31,13 +31,13 @@ class VaultTransit:
         return int(self._call("GET", f"keys/{quote(name)}", name=name)["latest_version"])
 
     def wrap(self, name: str, plain: bytes, context: bytes) -> tuple[int, str]:
-        asked = {"plaintext": _text(plain), "associated_data": _text(context)}
-        wrapped = str(self._call("POST", f"encrypt/{quote(name)}", asked, name)["ciphertext"])
+        request = {"plaintext": _text(plain), "associated_data": _text(context)}
+        wrapped = str(self._call("POST", f"encrypt/{quote(name)}", request, name)["ciphertext"])
         return _version(wrapped), wrapped
 
     def unwrap(self, name: str, wrapped: str, context: bytes) -> bytes:
-        asked = {"ciphertext": wrapped, "associated_data": _text(context)}
-        return base64.b64decode(self._call("POST", f"decrypt/{quote(name)}", asked, name)["plaintext"])
+        request = {"ciphertext": wrapped, "associated_data": _text(context)}
+        return base64.b64decode(self._call("POST", f"decrypt/{quote(name)}", request, name)["plaintext"])
 
     def create(self, name: str) -> None:
         self._call("POST", f"keys/{quote(name)}", {"type": "aes256-gcm96"}, name)

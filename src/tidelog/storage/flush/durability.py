@@ -95,7 +95,8 @@ class Durability:
         self._folder.changed()
 
     def cut(self, active: Segment) -> None:
-        """Never above the last batch: what is written behind it later must not be taken for synced."""
+        """The recovery point stays below the last batch: bytes that are written after it later must not count as
+        synced."""
         self.active = active
         self._cuts += 1
         self.recovery_point = min(self.recovery_point, active.end)
@@ -262,8 +263,8 @@ class AppendOwner(Protocol):
 
 
 class GroupAppend(NativeGroupAppend, _Job):
-    """Bytes whose offsets are given out and whose place in the segment is reserved: to be written and synced.  Until
-    its group starts it takes what is appended behind it, so that a log has one job in a group."""
+    """Bytes with given offsets and a reserved place in the segment: to be written and synced.  Until its group starts,
+    the job takes later appends too, so that a log has one job in a group."""
 
     __slots__ = ("_log", "covered", "file", "position")
 

@@ -1,9 +1,9 @@
-"""Stretches of a log whose bytes rotted, and the small file in a partition's folder that remembers them.
+"""Ranges of a log whose bytes rotted, and the small file in a partition's folder that lists them.
 
-A batch that fails its CRC while whole batches follow it is damage, not a torn tail: cutting there would throw
-away what was acknowledged behind it.  So the log keeps its bytes, and reads of these offsets fail while
-others go on.  `Volume.damaged` has all logs of a directory that are damaged; a file in the directory names them, so
-that the next start need not look into every folder.
+A batch that fails its CRC while whole batches follow it is damage, not a torn tail: truncation there would remove
+acknowledged records after it.  So the log keeps its bytes, reads of these offsets fail, and all other reads work.
+`Volume.damaged` has all damaged logs of a directory; a file in the directory names them, so that the next start need not
+look into every folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which logs of a broker are damaged: opened at its start, told to whoever asks."""
+"""The damaged logs of a broker: opened at its start, listed on request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writes the bytes of a damaged range anew, as another replica has them, in their old place.
+"""Overwrites the bytes of a damaged range with those of another replica, in the same place.
 
-Nothing else of the log changes, so a replica that was damaged in one place still has all other records for those that are
-damaged elsewhere.  `replication.repair` gets the bytes; nobody may cut the log meanwhile.
+Nothing else of the log changes, so a replica with damage in one place still has all other records for replicas with damage
+elsewhere.  `replication.repair` gets the bytes; nobody may truncate the log meanwhile.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reads everything in one directory again and again, slowly, to find bytes that rotted before somebody needs them.
+"""Reads all logs of one directory repeatedly and slowly, to find rotten bytes before a client reads them.
 
-A round goes over all logs in the order of their names, at `bytes_per_second`, and begins once in `period_ms`; a small
-checkpoint lets it go on after a restart where it was.  Bytes come from the device and leave the page cache alone
-(`Disk.open_direct`).  What readers complained about (`Volume.suspects`) is checked at once, beside the round.  Damage is
-recorded in the log (`note_damage`); `replication.repair` sees to it.
+A round reads all logs in the order of their names, at `bytes_per_second`, and begins once in `period_ms`; after a restart a
+small checkpoint lets it continue.  Bytes come from the device and leave the page cache alone (`Disk.open_direct`).  The
+scrubber checks segments that readers reported (`Volume.suspects`) at once, beside the round.  It records damage in the log
+(`note_damage`); `replication.repair` repairs it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Scrubber:
                 self._volume.failed(problem, f"scrub {self._home.path}")
                 await asyncio.sleep(LOOK_S)
             except Exception:
-                logger.exception("scrubbing %s failed, and goes on later", self._home.path)
+                logger.exception("Scrubbing of %s failed, and runs again later", self._home.path)
                 await asyncio.sleep(FIRST_MS / 1000)
 
     async def scrub(self) -> None:
@@ -255,7 +255,7 @@ class Scrubber:
     def _rebuild_index(self, name: TopicPartition, base: int) -> None:
         opened = self._open(name, base)
         if opened is not None and opened[1] is not opened[0].segments.last:
-            logger.warning("%s has an index that does not fit its batches: built anew", opened[1].path)
+            logger.warning("%s has an index that does not match its batches: rebuilt", opened[1].path)
             opened[1].rebuild_indexes()
             scanning.trim_indexes(opened[1])
             self.counters.indexes_rebuilt += 1
@@ -277,7 +277,7 @@ class Scrubber:
                 logger.warning("%s cannot be checked now: %s", name, problem)
 
     def _suspect_encrypted(self) -> None:
-        """An encrypted file tells by itself that it is not what was written."""
+        """An encrypted file itself reports that its bytes have changed."""
         disk = self._volume.disk
         if isinstance(disk, EncryptingDisk):
             for path in disk.take_rotten():
@@ -291,7 +291,7 @@ class Scrubber:
             segments = list(log.segments)
             if offset is not None:
                 segments = [segments[log.segments.holding(offset)]]
-            logger.warning("%s: somebody could not read it: checking its bytes", name)
+            logger.warning("%s: a read failed: checking its bytes", name)
             for segment in segments:
                 await self._confirm(name, segment.base)
 

@@ -225,8 +225,8 @@ class Producers(NativeProducers):
         ]
 
     def expect(self, beginning: Beginning) -> None:
-        """A producer's first batch could not be written.  It will come again: what the producer had already sent
-        behind it must not be taken first, as anything of an unknown producer would be."""
+        """A producer's first batch could not be written.  The producer will send it again: its later batches must not be
+        accepted first, as those of an unknown producer would be."""
         if beginning.producer_id not in self._producers:
             producer = ProducerState(beginning.producer_id, beginning.epoch)
             producer.next_sequence = beginning.sequence

@@ -53,8 +53,8 @@ def log_end_before(disk: Disk, folder: str, offset: int) -> int | None:
 
 
 def forget_log_end(disk: Disk, folder: str, offset: int) -> None:
-    """The batches before `offset` are about to be compacted: where the last one ended tells nothing from now on.
-    What is known of producers stays, for the batches themselves may go.  Blocks."""
+    """The batches before `offset` are about to be compacted: the end of the last one means nothing from now on.  The
+    state of producers stays, for the batches themselves may go.  Blocks."""
     path, producers = path_of(folder, offset), Producers()
     try:
         log_end = producers.restore(disk.read_file(path)) if disk.exists(path) else 0
@@ -75,8 +75,8 @@ def remove_strays(disk: Disk, folder: str, bases: Iterable[int], end: int) -> No
 def load(
     disk: Disk, folder: str, names: Iterable[str], start: int, end: int, newest: int | None = None
 ) -> tuple[Producers, int]:
-    """The newest snapshot of a log from `start` to `end` that is whole, and the offset to go on from; what lies
-    outside, and what is corrupt, is removed.  None above `newest` is looked at, if that is given."""
+    """The newest sound snapshot of a log from `start` to `end`, and the offset to continue from; snapshots outside of the
+    log and corrupt ones are removed.  Snapshots above `newest` are ignored, if that is given."""
     producers, restored_to = Producers(), -1
     for offset in reversed(offsets_in(names)):
         path = path_of(folder, offset)

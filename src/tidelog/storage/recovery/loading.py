@@ -153,5 +153,5 @@ def read_damage(disk: Disk, folder: str) -> list[BadRange]:
         return damage.decode(disk.read_file(path))
     except ValueError as problem:
         raise CorruptMessage(
-            f"{path} is not readable ({problem}): it says which records are damaged; remove it only if none are"
+            f"{path} is not readable ({problem}): the file lists damaged records; remove it only if there are none"
         ) from None

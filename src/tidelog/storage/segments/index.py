@@ -20,7 +20,7 @@ STEP_BYTES = 4096
 
 
 class CorruptIndex(Exception):
-    """What the file says cannot be: build it anew from the log."""
+    """The file's content is impossible: rebuild it from the log."""
 
 
 class _Index:

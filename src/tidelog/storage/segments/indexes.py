@@ -1,7 +1,7 @@
-"""The three indexes of one segment: by offset, by time, of aborted transactions.  Opened when they are first used.
+"""The three indexes of one segment: by offset, by time, of aborted transactions.  Opened at first use.
 
-An index may lag behind its log and is right as far as it goes.  One that cannot be right is reported here (`CorruptIndex`)
-and built anew by `scanning`.  Used by `Segment`."""
+An index may lag behind its log; the entries that it has are right.  This module reports an inconsistent index
+(`CorruptIndex`), and `scanning` rebuilds it.  Used by `Segment`."""
 
 from __future__ import annotations
 

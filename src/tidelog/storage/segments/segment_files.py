@@ -46,7 +46,7 @@ class SegmentFiles:
     __slots__ = ("_disk", "folder", "stem", "suffix")
 
     def __init__(self, disk: Disk, folder: str, base: int, suffix: str = "") -> None:
-        """`suffix` stands behind the usual names: of files that are not, or no longer, part of the log."""
+        """`suffix` follows the usual names: for files that are not, or no longer, part of the log."""
         self._disk = disk
         self.folder = folder
         self.stem = stem(folder, base)

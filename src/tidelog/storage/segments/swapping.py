@@ -50,8 +50,8 @@ def finish(disk: Disk, folder: str, names: Iterable[str]) -> bool:
 
 
 def _complete(disk: Disk, folder: str, base: int, existing: list[int]) -> None:
-    """What the new segment replaces are the old ones that start within it.  One that starts behind its last record
-    has nothing left in the new one, and may stay: it is only not compacted yet."""
+    """The new segment replaces the old ones that start within it.  An old one that starts past its last record has no
+    records in the new one, and may stay: it is only not compacted yet."""
     swap = SegmentFiles(disk, folder, base, SWAP)
     last = _last_offset(swap, base)
     for number in existing:

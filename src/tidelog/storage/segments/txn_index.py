@@ -1,8 +1,8 @@
 """The aborted transactions whose markers lie in one segment: `<base>.txnindex`, 34 bytes an entry, as in Kafka.
 
-Entries are in the order of their markers.  A segment without any has no file.  The file is small, so all of it is kept
-in memory, once somebody has asked; an entry is there before the marker itself, so that no reader can find the marker
-and not the entry.  The file may lag behind while the disk is full: until the segment is sealed, recovery builds it anew
+Entries are in the order of their markers.  A segment without aborted transactions has no file.  The file is small, so the
+first reader loads it into memory as a whole.  An entry is written before the marker itself, so that no reader finds the
+marker without the entry.  The file may lag behind while the disk is full: until the segment is sealed, recovery rebuilds it
 from the log."""
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class TxnIndex:
         return sane(self._data, base)
 
     def append(self, aborted: Aborted) -> None:
-        """OSError changes nothing.  Not synced: recovery builds anew what was not made durable with the segment."""
+        """OSError changes nothing.  Not synced: recovery rebuilds the entries that did not become durable with the
+        segment."""
         entry = aborted.encode()
         self._write(self._data[self._written :] + entry)
         self._data += entry

@@ -197,7 +197,10 @@ class ColdLog:
         whole = _fitting(below, bytes_max)
         stop = whole[-1].position + whole[-1].size
         end = whole[-1].last_offset + 1
-        self._remember(end, (segment.name, number, position + stop))
+        rest = side.chunks[number].size - position - stop
+        self._remember(
+            end, (segment.name, number, position + stop) if rest else (segment.name, number + 1, 0)
+        )
         return ColdRecords(file, position, stop, end, side.aborted_between(below[0].base_offset, end))
 
     def _remember(self, offset: int, place: tuple[str, int, int]) -> None:

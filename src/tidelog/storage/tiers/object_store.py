@@ -20,6 +20,8 @@ REQUEST_S_MAX = 30
 _RETRY_S_MAX = 10
 _PART_BYTES = 8 << 20
 _PARTS_AT_ONCE = 2
+MARKER = ".tidelog-store"
+"""A file in a store that is a folder: without it the folder is another one, as when its disk is not mounted any more."""
 _SCHEMES = ("file", "s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "azure")
 
 
@@ -94,7 +96,10 @@ def open_object_store(url: str, setting: str) -> ObjectStore:
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
-            return ObstoreStore(LocalStore(parts.path, mkdir=True), parts.path)
+            folder_store = LocalStore(parts.path, mkdir=True)
+            with open(f"{parts.path}/{MARKER}", "ab"):
+                pass
+            return ObstoreStore(folder_store, parts.path)
         options: dict[str, Any] = dict(parse_qsl(parts.query))
         client: dict[str, Any] = {"timeout": timedelta(seconds=REQUEST_S_MAX)}
         if options.get("endpoint", "").startswith("http://"):
@@ -180,8 +185,15 @@ class ObstoreStore:
 
         try:
             async with asyncio.timeout(seconds):
+                if self._folder is not None:
+                    await asyncio.to_thread(os.stat, f"{self._folder}/{MARKER}")
                 return await request
-        except FileNotFoundError:
+        except FileNotFoundError as problem:
+            if problem.filename is not None:
+                _give_up(request)
+                raise StoreProblem(
+                    f"cannot {doing}: {self._folder} is not there, or is another folder"
+                ) from None
             raise NoSuchObject(f"cannot {doing}: it is not in the object store") from None
         except AlreadyExistsError:
             raise ObjectExists(f"cannot {doing}: it is there already") from None
@@ -189,6 +201,13 @@ class ObstoreStore:
             raise StoreProblem(f"cannot {doing}: the object store did not answer in time") from None
         except (BaseError, OSError, ValueError) as problem:
             raise StoreProblem(f"cannot {doing}: {_words(problem)}") from problem
+
+
+def _give_up(request: Any) -> None:
+    if asyncio.iscoroutine(request):
+        request.close()
+    elif isinstance(request, asyncio.Future):
+        request.cancel()
 
 
 def _remove_staged(folder: str) -> None:

@@ -53,7 +53,7 @@ class RemoteReader:
     ) -> None:
         self.counters = RemoteReadCounters()
         self._store = store
-        self._cache = cache
+        self.cache = cache
         self._clock = clock
         self._limits = limits
         self._sides: OrderedDict[str, tuple[SideFile, int]] = OrderedDict()
@@ -86,7 +86,7 @@ class RemoteReader:
         self, folder: str, segment: ColdSegment, side: SideFile, number: int
     ) -> CachedFile | NotHereYet:
         key = segment.name, number
-        file = self._cache.get(key)
+        file = self.cache.get(key)
         if file is not None:
             self._read_ahead(folder, segment, side, number + 1)
             return file
@@ -107,7 +107,7 @@ class RemoteReader:
     def _read_ahead(self, folder: str, segment: ColdSegment, side: SideFile, number: int) -> None:
         if number < len(side.chunks) and self._running < self._limits().at_once:
             key = segment.name, number
-            if key not in self._cache and key not in self._under_way and key not in self._lost:
+            if key not in self.cache and key not in self._under_way and key not in self._lost:
                 wanted = self._run_of_chunks(segment, side, number)
                 keys = [(segment.name, each) for each in wanted]
                 self._wait_for(keys, lambda: self._read_chunks(folder, segment, side, wanted))
@@ -118,7 +118,7 @@ class RemoteReader:
         while last + 1 < len(side.chunks):
             key = segment.name, last + 1
             size += side.chunks[last + 1].size
-            if size > bytes_max or key in self._cache or key in self._under_way:
+            if size > bytes_max or key in self.cache or key in self._under_way:
                 break
             last += 1
         return range(number, last + 1)
@@ -218,7 +218,7 @@ class RemoteReader:
         for number, chunk in zip(wanted, chunks, strict=True):
             part = data[chunk.position - start : chunk.position - start + chunk.size]
             _check(name, chunk, part)
-            await self._cache.put((segment.name, number), part)
+            await self.cache.put((segment.name, number), part)
 
     async def _pace(self, count: int) -> None:
         """Below remote.log.manager.fetch.max.bytes.per.second."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog import errors
+from tidelog.groups.share.in_flight import LetterReason
 from tidelog.groups.share.partition import (
     AcknowledgedRange,
     AcknowledgeType,
@@ -133,7 +134,10 @@ def test_what_is_given_up_waits_for_its_copy_when_there_is_a_topic_for_it() -> N
     assert change.batches == [StateBatch(1, 1, RecordState.ARCHIVING, 1)]
     partition.confirmed(change)
     partition.expired(5_000, terms)
-    assert [(run.first, run.rejected) for run in partition.letters()] == [(0, False), (1, True)]
+    assert [(run.first, run.reason) for run in partition.letters()] == [
+        (0, LetterReason.USED_UP),
+        (1, LetterReason.REJECTED),
+    ]
     assert partition.start == 0
     partition.confirmed(partition.copied(0, 1))
     assert (partition.start, partition.letters()) == (2, [])

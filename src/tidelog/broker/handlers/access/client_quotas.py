@@ -127,7 +127,7 @@ def _changes(
 ) -> tuple[QuotaEntity, dict[str, float | None]]:
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     if len(parts) < len(entry.entity):
-        raise errors.InvalidRequest("Invalid client quota entity, an entity type stands twice in it")
+        raise errors.InvalidRequest("Invalid client quota entity, an entity type occurs twice in it")
     entity = check_entity(parts)
     if times > 1:
         raise errors.InvalidRequest(f"Ignoring duplicate entity {entity}")

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (api 50) and AlterUserScramCredentials (51), version 0.
 
-Clients send the salted password; what is stored are the two keys made from it.  Nothing of a credential but its
-iterations is ever told."""
+Clients send the salted password; the broker stores the two keys that it derives from it.  Of a credential, answers
+contain only the iterations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _described(name: str, times: int, image: Image) -> DescribeUserScramCredenti
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: Context
 ) -> AlterUserScramCredentialsResponse:
-    """A user that cannot be changed as asked is left as he is; the others are changed."""
+    """A user whose change is refused stays unchanged; the other users are changed."""
     image = context.services.image()
     changed: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [
         *request.deletions,

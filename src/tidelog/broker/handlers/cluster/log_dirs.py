@@ -1,12 +1,12 @@
 """DescribeLogDirs (api 35), versions 1-5, and AlterReplicaLogDirs (api 34), versions 1-2.
 
-A directory that is offline is told with KAFKA_STORAGE_ERROR and no partitions.  A move between directories goes on in
-the background: its copy shows as a future log, with how many offsets it still lacks.
+An offline directory is answered with KAFKA_STORAGE_ERROR and no partitions.  A move between directories runs in the
+background: its copy shows as a future log, with the number of offsets that it still lacks.
 
-When the request asks for it (a field of our own), how far each log reaches is told as well, whoever leads: that is how an
-operator compares the replicas of a partition without a leader.  It opens the logs: ask for the topics in question.
+If the request asks for it (a field of our own), the answer has the end of each log, whether or not this broker leads: so
+an operator can compare the replicas of a partition without a leader.  This opens the logs: name the topics in question.
 
-The size of a log that is not open is asked of the disk, so thousands of them take a while: others have their turn in
+The handler reads the size of an unopened log from the disk.  Thousands of logs take a while, so other requests run in
 between."""
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ def describe_quorum(request: DescribeQuorumRequest, context: Context) -> Describ
 
 
 async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
-    """A registration ends with its lease, so of a broker that is stopped and has no replicas only its settings are left, and
-    what it told of tenants: both go, so that a later broker of the same number does not find them.  Otherwise the answer
-    says what is to be done first."""
+    """A registration ends with its lease.  A stopped broker without replicas therefore leaves only its settings and its
+    report about tenants: both are deleted, so that a later broker of the same id does not find them.  Otherwise the
+    answer says what to do first."""
     image, node = context.services.image(), NodeId(request.broker_id)
     holds = any(
         node in partition.replicas for topic in image.topics.values() for partition in topic.partitions

@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions (api 71) and PushTelemetry (api 72), version 0 (KIP-714).
 
-Clients ask which of their metrics the broker wants, and push them as OpenTelemetry metrics.  What they push is shown at
-`/metrics` and in the console.  Both APIs are advertised while the cluster has a subscription."""
+Clients ask for the metrics that the broker wants, and push them as OpenTelemetry metrics, which `/metrics` shows.  The
+broker advertises both APIs while the cluster has a subscription."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """JoinGroup (api 11), versions 0-9, SyncGroup (api 14), versions 0-5, Heartbeat (api 12), versions 0-4, and LeaveGroup
 (api 13), versions 0-5.
 
-A Heartbeat may be held until a rebalance begins, so that members learn of it at once; the next request of its
-connection ends that, so nobody waits behind it.  Reasons for joining and leaving are not kept."""
+A Heartbeat may be held until a rebalance begins, so that members learn of the rebalance at once.  The next request of the
+connection ends the hold, so no request waits for it.  Reasons for joining and leaving are not stored."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def _tell_leader(
     result: object,
     context: Context,
 ) -> None:
-    """Who asked the wrong broker learns which one is right."""
+    """A client that asked the wrong broker learns the leader."""
     lost = (errors.NotLeaderOrFollower, errors.FencedLeaderEpoch)
     if isinstance(problem, lost) or isinstance(result, lost):
         leader = context.services.partitions.leader_of(topic_id.bytes, answer.partition_index)

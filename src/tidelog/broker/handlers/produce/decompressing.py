@@ -1,9 +1,9 @@
 """Produce requests with batches that have to be decompressed, recompressed, or searched for schema ids.
 
-What expands to little is opened here and now, and the request goes on as any other.  Otherwise threads open it, and the
-registry may have to be asked.  Meanwhile the connection is paused: its later requests wait, so that all batches are
-appended in the order they were sent.  A request whose batches expand to more than `REQUEST_BYTES_MAX` in all has the
-rest refused."""
+The loop opens small batches itself, and the request continues as usual.  Threads open the others, and the registry may
+have to be asked.  Meanwhile the connection is paused: its later requests wait, so that all batches are appended in the
+order in which they were sent.  Once the batches of a request expand to more than `REQUEST_BYTES_MAX` in all, the others
+are refused."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Produce requests with a transactional id: before a partition takes the first batch of a transaction, the transaction's
-coordinator must have the partition in it, or the batch would stay in a transaction that nobody ends.
+coordinator must have the partition in it.  Otherwise the batch would stay in a transaction that no coordinator ends.
 
-Up to version 11 the producer has added the partition before, and the coordinator is asked; from version 12 on the batch
-itself adds it.  Mostly the answer is there at once and the batches are appended like all others.  Where it has to be
-waited for, later requests of the same producer wait behind: their order is kept."""
+Up to version 11 the producer has added the partition before, and the handler asks the coordinator; from version 12 on the
+batch itself adds the partition.  Mostly the answer is there at once, and the batches are appended like all others.
+Otherwise later requests of the same producer wait for it, which keeps their order."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _instance(header: Header) -> ProducerIdAndEpoch:
 def _enlist(
     request: ProduceInFlight, batches: list[tuple[Key, Header]]
 ) -> tuple[Verdicts, list[tuple[Key, PendingEnlistment]]]:
-    """(what is known now, what is to be waited for before it counts)."""
+    """(the answers so far, the waits before a batch counts)."""
     verdicts: Verdicts = {}
     waits = []
     for key, header in batches:

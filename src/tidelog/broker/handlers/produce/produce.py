@@ -208,7 +208,7 @@ def _check_write(request: ProduceInFlight, topic: str | bytes) -> None:
             request.session, AclOperation.WRITE, AclResourceType.TOPIC, name
         ):
             raise errors.PolicyViolation(
-                f"the tenant of topic '{name}' stores as many bytes as it may (stored_bytes_max): delete records or topics, "
+                f"the tenant of topic '{name}' has reached its limit stored_bytes_max: delete records or topics, "
                 "shorten their retention, or ask the operator for a higher limit"
             )
         raise errors.TopicAuthorizationFailed(f"{request.session.principal} may not write to topic '{name}'")

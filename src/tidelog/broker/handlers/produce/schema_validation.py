@@ -1,8 +1,8 @@
 """Produce requests for topics that take only records with a registered schema.
 
-Mostly every schema id is known here, and the request goes on as any other.  Otherwise the registry is asked.  A batch
-with a record whose schema is not registered, or that has none, is refused as a whole with INVALID_RECORD, and the answer
-says which records.  Null keys and values have no schema and pass.  `produce_opened` has opened the batches."""
+Mostly this broker has every schema id in its cache, and the request continues as usual.  Otherwise it asks the registry.
+A batch with a record whose schema is missing or not registered is refused as a whole with INVALID_RECORD, and the answer
+names the records.  Null keys and values have no schema and pass.  `produce_opened` has opened the batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnregisteredSchemas(errors.InvalidRecord):
 def schemas_known(
     request: ProduceInFlight, partition: HostedPartition, schemas: Sequence[NamedSchemas]
 ) -> bool:
-    """Whether nobody has to be asked, and no record is refused."""
+    """True if the request needs no lookup in the registry, and no record is refused."""
     validation = request.services.registry.validation
     return all(
         not named.bare and all(validation.knows(_wanted(partition, named, number)) for number in named.ids)

@@ -117,13 +117,13 @@ def topic_overrides(topic: str, context: Context) -> Mapping[str, str]:
 
 
 def check_broker(
-    name: str, context: Context, what: str = "Node id", expected: str = "expected {}, but received"
+    name: str, context: Context, kind: str = "Node id", expected: str = "expected {}, but received"
 ) -> NodeId:
-    """`what` and `expected`: Apache Kafka's words in the request at hand."""
+    """`kind` and `expected`: Apache Kafka's words in the request at hand."""
     me = context.services.node_id
     if name != str(me):
         if not name.isdecimal():
-            raise errors.InvalidRequest(f"{what} must be an integer, but it is: {name}")
+            raise errors.InvalidRequest(f"{kind} must be an integer, but it is: {name}")
         raise errors.InvalidRequest(f"Unexpected broker id, {expected.format(me)} {name}")
     return me
 

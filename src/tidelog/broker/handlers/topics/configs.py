@@ -111,8 +111,7 @@ def _within(entry: DescribedSetting, ceilings: Mapping[str, int]) -> DescribedSe
 
 
 def _facts(keys: Collection[str] | None, context: Context) -> Iterable[DescribedSetting]:
-    """What a broker tells of itself as if it were a setting that cannot be changed; only those who ask for it by name
-    see it."""
+    """Facts about a broker, shown as settings that cannot be changed; only requests that name them see them."""
     if keys is not None and DAMAGED in keys:
         value = show_damaged(damaged_logs(context.services.log_dirs.dirs))
         yield DescribedSetting(

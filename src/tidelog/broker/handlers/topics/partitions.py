@@ -39,7 +39,7 @@ _STRICT_FROM = 3
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     outcome: dict[str, TopicPlan | errors.TidelogError] = {
-        name: errors.InvalidRequest(f"topic {name!r} is asked for twice")
+        name: errors.InvalidRequest(f"topic {name!r} occurs twice in the request")
         for name in counts
         if counts[name] > 1
     }
@@ -83,7 +83,7 @@ def _result(name: str, outcome: TopicPlan | errors.TidelogError) -> CreatePartit
 
 
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
-    """Asked for all partitions, only those are told whose leader changed, or could not."""
+    """A request for all partitions is answered only with those whose leader changed, or whose election failed."""
     everything = request.topic_partitions is None
     wanted = _all(context) if request.topic_partitions is None else _named(request.topic_partitions)
     kind = request.election_type if context.version >= _TYPES_FROM else PREFERRED

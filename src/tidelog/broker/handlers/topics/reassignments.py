@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (api 45), versions 0-1, and ListPartitionReassignments (api 46), version 0.
 
-A move that was begun goes on by itself; listing tells which are under way.  Throttles are settings of topics and
+A move that has begun continues by itself; the list shows the moves under way.  Throttles are settings of topics and
 brokers, as in Kafka."""
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
     for topic in request.topics:
         try:
             if counts[topic.name] > 1:
-                raise errors.InvalidRequest(f"topic {topic.name!r} is asked for twice")
+                raise errors.InvalidRequest(f"topic {topic.name!r} occurs twice in the request")
             spec = _wanted(topic)
             if not request.validate_only and topic.name not in context.services.image().topics:
                 mutations.charge(_partitions(topic, context))
@@ -161,7 +161,9 @@ def _sorted_out(
         elif name is not None and topic_id != _NO_ID:
             refused[name, topic_id] = f"topic {name!r} is given by name and by id: give one of them"
         elif (name is not None and names[name] > 1) or ids[topic_id] > 1:
-            refused[name, topic_id] = f"topic {topic_id if name is None else name} is asked for twice"
+            refused[name, topic_id] = (
+                f"topic {topic_id if name is None else name} occurs twice in the request"
+            )
         elif topic_image is not None and (
             topic_image.id in ids if name is not None else topic_image.name in names
         ):

@@ -1,9 +1,9 @@
 """AddPartitionsToTxn (api 24), versions 0-5; AddOffsetsToTxn (api 25), versions 0-4; EndTxn (api 26), versions 0-5;
 WriteTxnMarkers (api 27), versions 1-2; DescribeTransactions (api 65), version 0; ListTransactions (api 66), versions 0-2.
 
-From version 5 of EndTxn on every end gives the producer a new epoch, which the answer tells.  Versions 4 and up of
-AddPartitionsToTxn are for brokers that ask on behalf of producers; they are answered whoever sends them, as long as
-there are no access rules.  Two-phase commit is not served."""
+From version 5 of EndTxn on, every end gives the producer a new epoch in its answer.  Versions 4 and up of
+AddPartitionsToTxn are for brokers that verify transactions for producers; without access rules, any client may send them.
+Two-phase commit is not served."""
 
 from __future__ import annotations
 

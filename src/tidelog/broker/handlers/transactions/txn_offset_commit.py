@@ -105,7 +105,7 @@ async def _enlist(request: TxnOffsetCommitRequest, context: Context) -> None:
         if guard == verification_guard(services, *name, producer_id=instance.producer_id):
             return
     raise errors.CoordinatorNotAvailable(
-        f"{name}: transactions of {request.transactional_id!r} end faster than their coordinator can be asked"
+        f"{name}: transactions of {request.transactional_id!r} end faster than their coordinator answers"
     )
 
 

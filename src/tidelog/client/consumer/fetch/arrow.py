@@ -29,7 +29,7 @@ def take_columns(fetcher: Fetcher, *, check_crc: bool) -> list[pyarrow.RecordBat
             state.seek_back(columns.position)
             if not columns.rows:
                 raise type(problem)(
-                    f"{state.partition} at offset {columns.position}: {problem}; seek past it to go on"
+                    f"{state.partition} at offset {columns.position}: {problem}; seek past it to continue"
                 ) from problem
     return [columns.record_batch()] if columns.rows else []
 

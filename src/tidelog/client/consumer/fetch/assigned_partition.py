@@ -160,7 +160,7 @@ class AssignedPartition:
                 if out:
                     break
                 raise type(problem)(
-                    f"{self.partition} at offset {position}: {problem}; seek past it to go on"
+                    f"{self.partition} at offset {position}: {problem}; seek past it to continue"
                 ) from problem
             if records:
                 out += records

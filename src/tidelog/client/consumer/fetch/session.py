@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227), the consumer's side: a request names only the partitions that have changed since the last
 one.  Pure.
 
-A session begins with a request that names everything (epoch 0) and goes on with the epochs 1, 2, ...  Whenever
-either side may have lost count it begins anew.  `Fetcher` keeps one per broker.
+A session begins with a request for all partitions (epoch 0) and continues with the epochs 1, 2, ...  When the two sides
+may disagree, the session begins again.  `Fetcher` keeps one for each broker.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`consumer.process(fn)`: many records at a time, each key's in order, committed only as far as all is done.
+"""`consumer.process(fn)`: many records at a time, each key's in order, committed only up to the first unprocessed record.
 
-`ProcessingPlan` (pure) decides what may begin; here it is run, in tasks or in threads, tried again when it fails, and
-written to a dead-letter topic when it keeps failing.  Polls go on all the while, so that the consumer stays in
-its group; before partitions go to others, what is running of them is waited for and committed.
+`ProcessingPlan` (pure) decides which records may begin.  This module runs them in tasks or threads, retries failed ones,
+and writes records that keep failing to a dead-letter topic.  Polls continue meanwhile, so that the consumer stays in its
+group.  Before partitions go to other members, their running records are finished and committed.
 
-However it ends, nothing more begins, what is running is waited for, and the consumer stands where everything
-below is done, before anybody else may commit.  Whoever asks a second time does not wait for what is running.
+However processing ends, it starts no more records, waits for running ones, and sets the consumer's positions back to the
+processed records before any commit.  A second cancellation does not wait for running records.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Processing:
             self._over.set()
 
     async def stop(self, problem: Exception) -> None:
-        """From another task: `run` raises `problem`, unless it ends already; waits for that.  Whoever cancels this
-        does not want to wait for what is running."""
+        """From another task: `run` raises `problem`, unless it ends already; waits for its end.  If the caller is
+        cancelled, running records are not waited for."""
         worker = self._worker
         if worker is None or worker is asyncio.current_task():
             return
@@ -148,7 +148,7 @@ class Processing:
             raise
 
     def runs_here(self) -> bool:
-        """In the calling thread: whoever waits there for the end waits for himself."""
+        """True in the calling thread, which would wait for itself."""
         return threading.get_ident() in self._own_threads
 
     @contextlib.asynccontextmanager
@@ -312,7 +312,7 @@ class Processing:
             return
         raise ProcessingFailed(
             f"{record.topic}-{record.partition} at offset {record.offset} failed {attempts} times; the last "
-            f"time with {described(problem)}: name a dead_letter_topic to go on without such records"
+            f"time with {described(problem)}: set dead_letter_topic to continue without such records"
         ) from problem
 
     # Offsets

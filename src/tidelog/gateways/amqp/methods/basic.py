@@ -6,9 +6,9 @@ import secrets
 from typing import Any
 
 from tidelog import errors
-from tidelog.gateways.amqp.channel import Channel
+from tidelog.gateways.amqp.channel import Channel, message_of_delivery
 from tidelog.gateways.amqp.consumer import QueueConsumer
-from tidelog.gateways.amqp.message import message_of_record
+from tidelog.gateways.amqp.direct_reply import REPLY_TO
 from tidelog.gateways.amqp.methods.queue import named
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, not_allowed, not_found
 from tidelog.gateways.amqp.rights import READ
@@ -27,15 +27,34 @@ def qos(channel: Channel, fields: Fields) -> None:
     channel.send("basic.qos-ok")
 
 
-def consume(channel: Channel, fields: Fields) -> None:
-    declarer, services = channel.declarer, channel.services
-    queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
-    channel.rights.check_queue(READ, queue.name, queue)
-    tag = fields["consumer_tag"] or f"amq.ctag-{secrets.token_urlsafe(16)}"
+def _consume_replies(channel: Channel, fields: Fields) -> None:
+    tag = fields["consumer_tag"] or _new_tag()
     if tag in channel.consumers:
         raise not_allowed(f"attempt to reuse consumer tag '{tag}'")
+    channel.reply_name = channel.services.replies.open(channel, tag, fields["no_ack"])
+    channel.reply_tag = tag
+    if not fields["no_wait"]:
+        channel.send("basic.consume-ok", consumer_tag=tag)
+
+
+def _new_tag() -> str:
+    return f"amq.ctag-{secrets.token_urlsafe(16)}"
+
+
+async def consume(channel: Channel, fields: Fields) -> None:
+    declarer, services = channel.declarer, channel.services
+    if fields["queue"] == REPLY_TO:
+        _consume_replies(channel, fields)
+        return
+    queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
+    channel.rights.check_queue(READ, queue.name, queue)
+    tag = fields["consumer_tag"] or _new_tag()
+    if tag in channel.consumers or tag == channel.reply_tag:
+        raise not_allowed(f"attempt to reuse consumer tag '{tag}'")
     others = services.consumers.of(declarer.vhost, queue.name)
-    if (others and fields["exclusive"]) or any(other.exclusive for other in others):
+    elsewhere = channel.connection.server.uses_elsewhere(declarer.vhost, queue)
+    used = bool(others or elsewhere)
+    if (used and fields["exclusive"]) or any(elsewhere) or any(other.exclusive for other in others):
         raise access_refused(f"queue '{queue.name}' in vhost '{declarer.vhost}' in exclusive use")
     try:
         session = services.broker.queues.session(queue.topic, queue.topic)
@@ -52,7 +71,7 @@ def consume(channel: Channel, fields: Fields) -> None:
         settled=channel.keep,
     )
     channel.consumers[tag] = consumer
-    services.consumers.add(declarer.vhost, queue.name, consumer)
+    await channel.connection.server.consumer_came(declarer.vhost, queue, consumer)
     if not fields["no_wait"]:
         channel.send("basic.consume-ok", consumer_tag=tag)
     consumer.start()
@@ -62,6 +81,8 @@ async def cancel(channel: Channel, fields: Fields) -> None:
     consumer = channel.consumers.get(fields["consumer_tag"])
     if consumer is not None:
         await channel.cancel([consumer])
+    elif fields["consumer_tag"] == channel.reply_tag:
+        channel.end_replies()
     if not fields["no_wait"]:
         channel.send("basic.cancel-ok", consumer_tag=fields["consumer_tag"])
 
@@ -70,7 +91,10 @@ async def get(channel: Channel, fields: Fields) -> None:
     declarer, services = channel.declarer, channel.services
     queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
     channel.rights.check_queue(READ, queue.name, queue)
-    if any(consumer.exclusive for consumer in services.consumers.of(declarer.vhost, queue.name)):
+    channel.connection.server.used(declarer.vhost, queue)
+    elsewhere = channel.connection.server.uses_elsewhere(declarer.vhost, queue)
+    here = services.consumers.of(declarer.vhost, queue.name)
+    if any(elsewhere) or any(consumer.exclusive for consumer in here):
         raise access_refused(f"queue '{queue.name}' in vhost '{declarer.vhost}' in exclusive use")
     taken = await channel.get(queue, fields["no_ack"])
     if taken is None:
@@ -78,7 +102,7 @@ async def get(channel: Channel, fields: Fields) -> None:
         return
     tag, delivery = taken
     depth = await services.broker.queues.depth(queue.topic, queue.topic)
-    message = message_of_record(queue.name, delivery.key, delivery.value, delivery.headers)
+    message = message_of_delivery(queue, delivery)
     channel.send_content(
         message, "basic.get-ok", delivery_tag=tag, redelivered=delivery.redelivered, message_count=depth.ready
     )

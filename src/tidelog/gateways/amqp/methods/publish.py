@@ -9,12 +9,15 @@ from typing import Any
 from tidelog import errors
 from tidelog.gateways.amqp.channel import Channel, ChannelTransaction, sparing
 from tidelog.gateways.amqp.confirms import Confirms
-from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record
+from tidelog.gateways.amqp.dead_letters import TOO_LONG
+from tidelog.gateways.amqp.direct_reply import REPLY_TO
+from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record, partition_of_message
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, precondition_failed
 from tidelog.gateways.amqp.rights import WRITE
 from tidelog.gateways.amqp.services import BODY_BYTES_MAX
+from tidelog.gateways.amqp.topology.arguments import OVERFLOW, REJECT_TO_DEAD_LETTERS
 from tidelog.gateways.amqp.topology.model import AmqpQueue
-from tidelog.gateways.amqp.wire.properties import decode_properties
+from tidelog.gateways.amqp.wire.properties import decode_properties, encode_properties
 from tidelog.queues.message import Published, QueueMessage
 
 TRANSACTION_BYTES_MAX = 64 << 20
@@ -75,6 +78,8 @@ def begin(channel: Channel, fields: Fields) -> Content:
             )
     else:
         key = fields["routing_key"]
+        if channel.services.replies.is_open(key):
+            return Content(fields)  # whoever knows this name was asked for an answer
         channel.rights.check_queue(
             WRITE, key, channel.services.declarations.vhost(channel.declarer).queues.get(key)
         )
@@ -83,8 +88,7 @@ def begin(channel: Channel, fields: Fields) -> Content:
 
 def published(channel: Channel, content: Content) -> None:
     """The message is whole."""
-    message = content.message()
-    _check_properties(channel, message)
+    message = _checked(channel, content.message())
     mandatory = content.fields["mandatory"]
     transaction = channel.transaction
     if transaction is not None:
@@ -105,7 +109,7 @@ def published(channel: Channel, content: Content) -> None:
             future.add_done_callback(partial(_unconfirmed, channel))
 
 
-def _check_properties(channel: Channel, message: AmqpMessage) -> None:
+def _checked(channel: Channel, message: AmqpMessage) -> AmqpMessage:
     properties = decode_properties(message.properties)
     user = properties.get("user_id")
     if user and user != channel.connection.user:
@@ -115,10 +119,19 @@ def _check_properties(channel: Channel, message: AmqpMessage) -> None:
     expiration = properties.get("expiration")
     if expiration is not None and not (expiration.isdecimal() and int(expiration) < 1 << 32):
         raise precondition_failed(f"invalid expiration '{expiration}'")
+    if properties.get("reply_to") != REPLY_TO:
+        return message
+    if not channel.reply_name:
+        raise precondition_failed("fast reply consumer does not exist")
+    properties["reply_to"] = channel.reply_name
+    return message._replace(properties=encode_properties(properties))
 
 
 def _store(channel: Channel, message: AmqpMessage, mandatory: bool) -> list[asyncio.Future[Published]]:
     """One future for each queue."""
+    replies = channel.services.replies
+    if not message.exchange and message.routing_key.startswith(REPLY_TO) and replies.deliver(message):
+        return []
     vhost = channel.services.declarations.vhost(channel.declarer)
     queues = vhost.route(
         message.exchange,
@@ -139,9 +152,20 @@ def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio
         )
         return refused
     channel.connection.publishing(len(message.body))
-    stored = channel.services.broker.queues.publish(queue.topic, record)
+    stored = channel.services.broker.queues.publish(queue.topic, record, partition_of_message(queue, message))
+    if queue.arguments.get(OVERFLOW) == REJECT_TO_DEAD_LETTERS:
+        stored.add_done_callback(partial(_refused, channel, message, queue))
     stored.add_done_callback(lambda _: channel.connection.publishing(-len(message.body)))
     return stored
+
+
+def _refused(
+    channel: Channel, message: AmqpMessage, queue: AmqpQueue, stored: asyncio.Future[Published]
+) -> None:
+    """A queue that is full gives what it refuses to its dead letter exchange; the publisher is told that it was refused."""
+    if not stored.cancelled() and isinstance(stored.exception(), errors.PolicyViolation):
+        server, vhost = channel.connection.server, channel.declarer.vhost
+        server.spawn(server.dead_letters.send(vhost, queue, message, TOO_LONG))
 
 
 def _confirmed(channel: Channel, tag: int, stored: asyncio.Future[Published]) -> None:
@@ -157,6 +181,8 @@ def _unconfirmed(channel: Channel, stored: asyncio.Future[Published]) -> None:
 
 
 def _tell(channel: Channel, problem: BaseException) -> None:
+    if isinstance(problem, errors.PolicyViolation):
+        return  # the queue is full, as its owner wants it
     sparing.warning(
         channel.connection.host, "a message of %s is not stored: %s", channel.connection.shown, problem
     )

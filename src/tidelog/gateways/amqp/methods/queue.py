@@ -24,6 +24,9 @@ def named(channel: Channel, name: str) -> str:
 
 async def declare(channel: Channel, fields: Fields) -> None:
     declarations, declarer = channel.services.declarations, channel.declarer
+    if fields["passive"] and channel.services.replies.is_open(fields["queue"]):
+        channel.send("queue.declare-ok", queue=fields["queue"], consumer_count=1)
+        return
     if fields["passive"]:
         queue = declarations.queue(declarer, named(channel, fields["queue"]))
     else:
@@ -40,10 +43,13 @@ async def declare(channel: Channel, fields: Fields) -> None:
         )
         queue = await declarations.declare_queue(declarer, wanted, named_here=not given)
     channel.last_queue = queue.name
+    server = channel.connection.server
+    server.used(declarer.vhost, queue)
     if not fields["no_wait"]:
         await channel.settled()
         depth = await channel.services.broker.queues.depth(queue.topic, queue.topic)
-        consumers = len(channel.services.consumers.of(declarer.vhost, queue.name))
+        here = channel.services.consumers.of(declarer.vhost, queue.name)
+        consumers = len(here) + len(server.uses_elsewhere(declarer.vhost, queue))
         channel.send(
             "queue.declare-ok", queue=queue.name, message_count=depth.ready, consumer_count=consumers
         )
@@ -94,7 +100,9 @@ async def delete(channel: Channel, fields: Fields) -> None:
         check_access(queue, declarer.connection, declarer.vhost)
         await channel.settled()
         count = (await channel.services.broker.queues.depth(queue.topic, queue.topic)).ready
-        if fields["if_unused"] and channel.services.consumers.of(declarer.vhost, name):
+        here = channel.services.consumers.of(declarer.vhost, name)
+        elsewhere = channel.connection.server.uses_elsewhere(declarer.vhost, queue)
+        if fields["if_unused"] and (here or elsewhere):
             raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' in use")
         if fields["if_empty"] and count:
             raise precondition_failed(f"queue '{name}' in vhost '{declarer.vhost}' not empty")

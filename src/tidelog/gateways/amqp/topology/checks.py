@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tidelog.gateways.amqp.replies import (
@@ -11,11 +11,11 @@ from tidelog.gateways.amqp.replies import (
     precondition_failed,
     resource_locked,
 )
+from tidelog.gateways.amqp.topology.arguments import ARGUMENTS
 from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchange, AmqpQueue
 
 RESERVED = "amq."
 DEFAULT_EXCHANGE = "operation not permitted on the default exchange"
-QUEUE_TYPES = ("classic", "quorum")
 _PREDECLARED = frozenset(exchange.name for exchange in PREDECLARED)
 
 
@@ -74,60 +74,8 @@ def check_same_queue(current: AmqpQueue, wanted: AmqpQueue, vhost: str) -> None:
         ("exclusive", bool(wanted.exclusive), bool(current.exclusive)),
     ):
         _check_same(argument, where, new, old)
-    for argument in QUEUE_ARGUMENTS:
+    for argument in ARGUMENTS:
         _check_same_argument(argument, where, wanted.arguments, current.arguments)
-
-
-def check_queue_arguments(queue: AmqpQueue, vhost: str) -> None:
-    for argument, check in QUEUE_ARGUMENTS.items():
-        if argument in queue.arguments:
-            problem = check(queue.arguments[argument])
-            if problem is not None:
-                raise precondition_failed(
-                    f"invalid arg '{argument}' for queue '{queue.name}' in vhost '{vhost}': {problem}"
-                )
-    if queue.arguments.get("x-queue-type") == "quorum":
-        for argument, has in (
-            ("durable", not queue.durable),
-            ("exclusive", bool(queue.exclusive)),
-            ("auto-delete", queue.auto_delete),
-        ):
-            if has:
-                raise precondition_failed(
-                    f"invalid property '{'non-durable' if argument == 'durable' else argument}' for queue "
-                    f"'{queue.name}' in vhost '{vhost}'"
-                )
-
-
-def _not_served(_: Any) -> str:
-    return "it is not served yet"
-
-
-def _queue_type(value: Any) -> str | None:
-    return None if value in QUEUE_TYPES else f"it must be one of {', '.join(QUEUE_TYPES)}"
-
-
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "it must be a string"
-
-
-def _boolean(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "it must be a boolean"
-
-
-QUEUE_ARGUMENTS: Mapping[str, Callable[[Any], str | None]] = {
-    "x-queue-type": _queue_type,
-    "x-expires": _not_served,
-    "x-message-ttl": _not_served,
-    "x-dead-letter-exchange": _not_served,
-    "x-dead-letter-routing-key": _not_served,
-    "x-max-length": _not_served,
-    "x-max-length-bytes": _not_served,
-    "x-overflow": _not_served,
-    "x-max-priority": _not_served,
-    "x-single-active-consumer": _not_served,
-}
-"""Those that change what a queue does; RabbitMQ keeps any other argument, and so does this broker."""
 
 
 def _check_same(argument: str, where: str, new: Any, old: Any) -> None:

@@ -6,6 +6,7 @@ same keys meanwhile."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,26 +14,34 @@ from dataclasses import dataclass
 from tidelog import errors
 from tidelog.gateways.amqp.replies import ChannelFault, access_refused, not_found, precondition_failed
 from tidelog.gateways.amqp.topology import checks
+from tidelog.gateways.amqp.topology.arguments import (
+    GROUPS,
+    check_queue_arguments,
+    group_settings,
+    partitions_of,
+    topic_settings,
+)
 from tidelog.gateways.amqp.topology.model import (
     EXCHANGE,
     QUEUE,
     AmqpExchange,
     AmqpQueue,
     Binding,
+    active_key,
     binding_key,
     encode,
     exchange_key,
     queue_key,
     topic_of,
+    use_prefix,
 )
 from tidelog.gateways.amqp.topology.store import TopologyStore
 from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.metadata.controller import Controller
-from tidelog.metadata.store import ABSENT, Compare, Delete, Put
+from tidelog.metadata.store import ABSENT, Compare, Delete, DeletePrefix, Put
 from tidelog.metadata.topics.plans import TopicSpec
 
 TRIES_MAX = 20
-GROUPS = "queue.groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class Declarations:
 
     @property
     def _most(self) -> int:
-        return self._topology.operations_max - 2
+        return self._topology.operations_max - 4
 
     async def _delete_keys(self, keys: list[str]) -> None:
         for at in range(0, len(keys), self._most):
@@ -122,35 +131,61 @@ class Declarations:
                 return current
             if not named_here:
                 checks.check_queue_name(wanted.name)
-            checks.check_queue_arguments(wanted, declarer.vhost)
+            check_queue_arguments(wanted, declarer.vhost)
             topic = topic_of(wanted.name, declarer.tenant)
-            adopted = topic in self._controller.image.topics
+            existing = self._controller.image.topics.get(topic)
+            adopted = existing is not None
+            if existing is not None and len(existing.partitions) != partitions_of(wanted):
+                raise precondition_failed(
+                    f"topic '{topic}' has {len(existing.partitions)} partitions, queue '{wanted.name}' in vhost "
+                    f"'{declarer.vhost}' needs {partitions_of(wanted)}"
+                )
             queue = wanted._replace(
                 topic=topic,
                 adopted=adopted,
                 home="" if wanted.durable and not wanted.exclusive else self._home,
             )
             if adopted:
-                await self._adopt_topic(topic)
+                await self._adopt_topic(queue)
             else:
                 await self._create_topic(queue)
+            await self._controller.alter_group_configs(
+                topic,
+                lambda configs, queue=queue: {**configs, **group_settings(queue)},  # type: ignore[misc]
+            )
             if await self._topology.change([Compare(key, ABSENT)], [Put(key, encode(queue))]):
                 return queue
         raise _contended()
 
     async def _create_topic(self, queue: AmqpQueue) -> None:
-        (made,) = await self._controller.create_topics(
-            [TopicSpec(queue.topic, partitions=1, configs=_configs(queue))]
-        )
+        spec = TopicSpec(queue.topic, partitions=1, configs=topic_settings(queue))
+        if (count := partitions_of(queue)) > 1:
+            # One broker leads them all: it knows which message is the next one.
+            replicas = self._replicas(queue.topic)
+            spec = spec._replace(partitions=-1, assignment=dict.fromkeys(range(count), replicas))
+        (made,) = await self._controller.create_topics([spec])
         if isinstance(made, errors.TidelogError) and not isinstance(made, errors.TopicAlreadyExists):
             raise precondition_failed(f"no topic for queue '{queue.name}': {made}")
 
-    async def _adopt_topic(self, topic: str) -> None:
-        def with_group(configs: Mapping[str, str]) -> dict[str, str]:
-            groups = [group for group in configs.get(GROUPS, "").split(",") if group and group != topic]
-            return {**configs, GROUPS: ",".join([*groups, topic])}
+    def _replicas(self, topic: str) -> list[int]:
+        brokers = [int(broker.node_id) for broker in self._controller.image.live_brokers]
+        count = min(self._controller.config().default_replication_factor, len(brokers))
+        first = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:4], "big")
+        return [brokers[(first + number) % len(brokers)] for number in range(count)]
 
-        await self._controller.alter_topic_configs(topic, with_group)
+    async def _adopt_topic(self, queue: AmqpQueue) -> None:
+        """The topic keeps its own retention, and its other groups."""
+
+        def changed(configs: Mapping[str, str]) -> dict[str, str]:
+            groups = [group for group in configs.get(GROUPS, "").split(",") if group and group != queue.topic]
+            own = {
+                name: value
+                for name, value in topic_settings(queue).items()
+                if value is not None and not name.startswith("retention.")
+            }
+            return {**configs, **own, GROUPS: ",".join([*groups, queue.topic])}
+
+        await self._controller.alter_topic_configs(queue.topic, changed)
 
     async def delete_queue(self, vhost_name: str, queue: AmqpQueue) -> bool:
         """False when the queue is gone already."""
@@ -162,7 +197,9 @@ class Declarations:
             await self._delete_keys(list(bindings)[: -self._most])
             rest = dict(list(bindings.items())[-self._most :])
             compare = [Compare(key, self._topology.revision_of(key))]
-            if await self._topology.change(compare, [Delete(key), *map(Delete, rest)]):
+            active = Delete(active_key(vhost_name, queue.name))
+            uses = DeletePrefix(use_prefix(vhost_name, queue.name))
+            if await self._topology.change(compare, [Delete(key), active, uses, *map(Delete, rest)]):
                 if not queue.adopted:
                     await self._controller.delete_topics([queue.topic])
                 await self._unused(Declarer("", vhost_name, None), rest.values())
@@ -229,11 +266,6 @@ class Declarations:
             exchange = vhost.exchanges.get(name)
             if exchange is not None and exchange.auto_delete and not vhost.bindings_of_source(name):
                 await self.delete_exchange(declarer, name, if_unused=False)
-
-
-def _configs(queue: AmqpQueue) -> dict[str, str | None]:
-    # A queue keeps what nobody has taken, for as long as that takes.
-    return {"retention.ms": "-1", "retention.bytes": "-1", GROUPS: queue.topic}
 
 
 def _contended() -> ChannelFault:

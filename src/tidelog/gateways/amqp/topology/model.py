@@ -4,7 +4,8 @@ Keys, with names in percent encoding:
     amqp/VHOST/exchange/NAME
     amqp/VHOST/queue/NAME
     amqp/VHOST/binding/SOURCE/q|e/DESTINATION/DIGEST        the digest is of routing key and arguments
-    amqp/VHOST/policy/NAME
+    amqp/VHOST/active/NAME                                  the broker that has the single active consumer
+    amqp/VHOST/use/NAME/RUN                                 a broker has consumers of the queue
 
 A queue is a topic.  Its name is the topic's where that is a legal one."""
 
@@ -106,6 +107,18 @@ def queue_key(vhost: str, name: str) -> str:
     return f"{vhost_prefix(vhost)}queue/{quote(name, safe='')}"
 
 
+def active_key(vhost: str, queue: str) -> str:
+    return f"{vhost_prefix(vhost)}active/{quote(queue, safe='')}"
+
+
+def use_prefix(vhost: str, queue: str) -> str:
+    return f"{vhost_prefix(vhost)}use/{quote(queue, safe='')}/"
+
+
+def use_key(vhost: str, queue: str, home: str) -> str:
+    return use_prefix(vhost, queue) + home
+
+
 def binding_key(vhost: str, binding: Binding) -> str:
     source, destination = quote(binding.source, safe=""), quote(binding.destination, safe="")
     suffix = digest(binding.routing_key, binding.arguments)
@@ -138,7 +151,11 @@ def decode_binding(value: bytes) -> Binding:
 def split_key(key: str) -> tuple[str, str, str]:
     """(vhost, kind, the rest) of a key below ROOT"""
     vhost, kind, rest = key.removeprefix(ROOT).split("/", 2)
-    return unquote(vhost), kind, unquote(rest)
+    return unquote(vhost), kind, rest
+
+
+def unquoted(name: str) -> str:
+    return unquote(name)
 
 
 def _plain(value: Any) -> Any:

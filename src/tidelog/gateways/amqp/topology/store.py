@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 from tidelog import errors
+from tidelog.gateways.amqp.topology.arguments import EXPIRES
 from tidelog.gateways.amqp.topology.model import (
     ROOT,
+    AmqpQueue,
     decode_binding,
     decode_exchange,
     decode_queue,
     split_key,
+    unquoted,
 )
 from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.metadata.store import Compacted, Compare, MetadataStore, Operation, Snapshot, Unanswered
@@ -20,6 +24,8 @@ from tidelog.metadata.store import Compacted, Compare, MetadataStore, Operation,
 log = logging.getLogger("tidelog.amqp")
 
 AGAIN_S = 0.5
+EXCLUSIVE = b"exclusive"
+ACTIVITY_MAX = 100_000
 
 
 class TopologyStore:
@@ -30,8 +36,12 @@ class TopologyStore:
         self._vhosts: dict[str, AmqpVhost] = {}
         self._revisions: dict[str, int] = {}
         self._revision = 0
+        self._by_topic: dict[str, tuple[str, AmqpQueue]] = {}
         self._moved = asyncio.Event()
         self.ready = asyncio.Event()
+        self.activity: deque[tuple[str, str]] = deque(maxlen=ACTIVITY_MAX)
+        """Virtual hosts and queues whose single active consumer may be another one."""
+        self.active_changed = asyncio.Event()
         self.operations_max = store.operations_max
 
     def vhost(self, name: str) -> AmqpVhost:
@@ -44,6 +54,14 @@ class TopologyStore:
     @property
     def vhosts(self) -> dict[str, AmqpVhost]:
         return self._vhosts
+
+    def of_topic(self, topic: str) -> tuple[str, AmqpQueue] | None:
+        """The virtual host and the queue that the topic is."""
+        return self._by_topic.get(topic)
+
+    def expiring(self) -> Iterator[tuple[str, AmqpQueue]]:
+        """The queues with `x-expires`, by virtual host."""
+        return (named for named in self._by_topic.values() if EXPIRES in named[1].arguments)
 
     def revision_of(self, key: str) -> int:
         """For a comparison; 0: there is no such key."""
@@ -109,14 +127,33 @@ class TopologyStore:
         vhost = self.vhost(name)
         if kind == "exchange":
             if value is None:
-                vhost.remove_exchange(rest)
+                vhost.remove_exchange(unquoted(rest))
             else:
                 vhost.put_exchange(decode_exchange(value))
         elif kind == "queue":
+            before = vhost.queues.pop(unquoted(rest), None)
+            if before is not None:
+                self._by_topic.pop(before.topic, None)
+            if value is not None:
+                queue = decode_queue(value)
+                vhost.queues[queue.name] = queue
+                self._by_topic[queue.topic] = name, queue
+        elif kind == "active":
             if value is None:
-                vhost.queues.pop(rest, None)
+                vhost.active.pop(unquoted(rest), None)
             else:
-                vhost.queues[rest] = decode_queue(value)
+                vhost.active[unquoted(rest)] = value.decode()
+            self.activity.append((name, unquoted(rest)))
+            self.active_changed.set()
+        elif kind == "use":
+            queue_name, _, home = rest.partition("/")
+            homes = vhost.uses.setdefault(unquoted(queue_name), {})
+            if value is None:
+                homes.pop(home, None)
+            else:
+                homes[home] = value == EXCLUSIVE
+            if not homes:
+                del vhost.uses[unquoted(queue_name)]
         elif kind == "binding":
             if value is None:
                 vhost.remove_binding(key)

@@ -31,6 +31,10 @@ class AmqpVhost:
         self.name = name
         self.exchanges: dict[str, AmqpExchange] = {exchange.name: exchange for exchange in PREDECLARED}
         self.queues: dict[str, AmqpQueue] = {}
+        self.uses: dict[str, dict[str, bool]] = {}
+        """By queue, then by the run of a broker: whether it has the only consumer that there may be."""
+        self.active: dict[str, str] = {}
+        """By queue: the run of the broker that has its single active consumer."""
         self.bindings: dict[str, Binding] = {}
         """By their keys in the metadata store."""
         self._indexes: dict[str, BindingIndex] = {}

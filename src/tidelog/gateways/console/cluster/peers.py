@@ -36,5 +36,5 @@ async def ask(around: GatewayServices, node: NodeId, address: str) -> Any:
             )
         return json.loads(answer.body) if answer.status == 200 else None
     except (NotSent, NoAnswer, TimeoutError, ValueError, TidelogError) as problem:
-        log.info("broker %s could not be asked for %s: %s", node, address, problem)
+        log.info("Request to broker %s for %s failed: %s", node, address, problem)
         return None

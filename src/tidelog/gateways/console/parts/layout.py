@@ -166,6 +166,7 @@ def _navigation(request: Request, place: str) -> Markup:
             h.button(
                 "Theme", type="button", class_="theme quiet", aria_label="Switch between light and dark theme"
             ),
+            h.button("Local time", type="button", class_="zone quiet", aria_pressed="false", hidden=True),
             h.button("Shortcuts", type="button", class_="keys quiet", aria_haspopup="dialog"),
             class_="tools",
         ),

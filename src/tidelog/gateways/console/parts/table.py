@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+from tidelog.gateways.console.parts.amounts import moment
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
 
 T = TypeVar("T")
 
 ROWS = 50  # of a page
 LONG = 13  # characters: a longer figure is set smaller
+
+
+def time_element(time_ms: int) -> Markup:
+    """In UTC; the script shows it in local time where somebody asks for that."""
+    return h.time(moment(time_ms), data_ms=time_ms, class_="mono nowrap")
 
 
 class Column(NamedTuple):

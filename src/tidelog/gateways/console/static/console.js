@@ -79,6 +79,36 @@ function theme() {
   document.cookie = `tidelog_theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
 }
 
+// Times of messages: the broker sends UTC, and only the browser knows the local zone.  Kept for the next page.
+const ZONE = "tidelog_zone";
+
+function localText(ms) {
+  const at = new Date(ms);
+  const minutes = -at.getTimezoneOffset();
+  const shifted = new Date(ms + minutes * 60_000);
+  if (Number.isNaN(shifted.getTime())) return null;
+  return shifted.toISOString().slice(0, 23).replace("T", " ");
+}
+
+function showTimes() {
+  const local = localStorage.getItem(ZONE) === "local";
+  for (const time of document.querySelectorAll("time[data-ms]")) {
+    time.dataset.utc ??= time.textContent;
+    time.textContent = (local && Number(time.dataset.ms) >= 0 && localText(Number(time.dataset.ms))) || time.dataset.utc;
+  }
+  for (const head of document.querySelectorAll("th, dt")) {
+    if (/^Time \((UTC|local)\)$/.test(head.textContent)) head.textContent = local ? "Time (local)" : "Time (UTC)";
+  }
+  const button = document.querySelector(".zone");
+  button.hidden = !document.querySelector("time[data-ms], table[data-tail]");
+  button.setAttribute("aria-pressed", String(local));
+}
+
+function zone() {
+  localStorage.setItem(ZONE, localStorage.getItem(ZONE) === "local" ? "utc" : "local");
+  showTimes();
+}
+
 // The live tail: rows that the broker sends as messages arrive, the newest on top.
 function tail(table) {
   const rows = table.querySelector("tbody");
@@ -89,6 +119,7 @@ function tail(table) {
   const source = new EventSource(table.dataset.tail);
   const put = (html) => {
     rows.insertAdjacentHTML("afterbegin", html);
+    showTimes();
     while (rows.rows.length > max) rows.deleteRow(-1);
   };
   source.addEventListener("begun", () => { state.textContent = "waiting for messages"; });
@@ -126,6 +157,8 @@ function tail(table) {
 function begin() {
   document.addEventListener("keydown", key);
   document.querySelector(".theme").addEventListener("click", theme);
+  document.querySelector(".zone").addEventListener("click", zone);
+  showTimes();
   document.querySelector(".keys").addEventListener("click", () => document.getElementById("keys").showModal());
   const menu = document.querySelector(".menu");
   menu.addEventListener("click", () => {

@@ -220,7 +220,7 @@ def _amount(need: Need, amount: float) -> str:
 
 
 async def measure(console: Console) -> Measured:
-    """Figures of the last poll; the disks are asked now if no poll has asked them yet."""
+    """Figures of the last poll; asks for the disks now if no poll has done so yet."""
     image, snapshot = console.around.image, console.poller.snapshot
     topics = [topic for topic in image.topics.values() if not is_internal(topic.name)]
     log_dirs_by_node = snapshot.disks or await (await console.admin()).describe_log_dirs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -11,10 +12,11 @@ from starlette.responses import Response
 from tidelog import errors
 from tidelog.gateways.console.console import Console, query_text
 from tidelog.gateways.console.pages.topics.topic import topic_of
-from tidelog.gateways.console.parts.amounts import count, moment, size
+from tidelog.gateways.console.parts.amounts import count, size
+from tidelog.gateways.console.parts.json_view import json_view
 from tidelog.gateways.console.parts.layout import HEADERS, page
 from tidelog.gateways.console.parts.markup import Markup, h, path
-from tidelog.gateways.console.parts.table import Column, card, pairs, table
+from tidelog.gateways.console.parts.table import Column, card, pairs, table, time_element
 from tidelog.gateways.console.records.readable import Readable, readable
 from tidelog.gateways.console.records.search import MessageQuery, read
 from tidelog.gateways.http.problem import Problem
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tidelog.client.consumer.fetch.assigned_partition import Record
     from tidelog.metadata.image.image import TopicImage
 from tidelog.gateways.console.pages.topics.messages import OFFSET_MAX
+
+FOLDED_MAX = 200_000  # characters
 
 
 async def message(console: Console, request: Request) -> Response:
@@ -45,9 +49,7 @@ async def message(console: Console, request: Request) -> Response:
         disposition = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(data or b"", media_type="application/octet-stream", headers=HEADERS | disposition)
     await console.decoder.prepare([record])
-    key, value = [
-        await asyncio.to_thread(console.decoder.read, data, True) for data in (record.key, record.value)
-    ]
+    key, value = [await asyncio.to_thread(_decoded, console, data) for data in (record.key, record.value)]
     return page(
         request,
         f"Message {offset:,}",
@@ -56,7 +58,7 @@ async def message(console: Console, request: Request) -> Response:
                 {
                     "Partition": record.partition,
                     "Offset": count(record.offset),
-                    "Time (UTC)": moment(record.timestamp),
+                    "Time (UTC)": time_element(record.timestamp),
                     "Timestamp set by": "the producer" if record.timestamp_type == "create" else "the broker",
                     "Leader epoch": record.leader_epoch,
                     "Key": size(None if record.key is None else len(record.key)),
@@ -65,8 +67,8 @@ async def message(console: Console, request: Request) -> Response:
             ),
             _neighbours(topic, index, offset),
         ),
-        _whole(key, "Key", topic.name, record),
-        _whole(value, "Value", topic.name, record),
+        _whole(*key, "Key", topic.name, record),
+        _whole(*value, "Value", topic.name, record),
         card(
             table(
                 [Column("Name"), Column("Value"), Column("Format")],
@@ -97,10 +99,25 @@ def _neighbours(topic: TopicImage, index: int, offset: int) -> Markup:
     )
 
 
-def _whole(content: Readable, title: str, topic: str, record: Record) -> Markup:
+def _decoded(console: Console, data: bytes | None) -> tuple[Readable, Markup | None]:
+    """The content, and its foldable view if it is JSON.  Off the loop: a large value takes its time."""
+    content = console.decoder.read(data, True)
+    if (
+        content.kind in ("text", "bytes")
+        or content.text[:1] not in ("{", "[")
+        or len(content.text) > FOLDED_MAX
+    ):
+        return content, None
+    try:
+        return content, json_view(json.loads(content.text))
+    except (ValueError, RecursionError):
+        return content, None
+
+
+def _whole(content: Readable, folded: Markup | None, title: str, topic: str, record: Record) -> Markup:
     there = path("topics", topic, "messages", record.partition, record.offset, download=title.lower())
     return card(
-        h.pre(content.text or "(empty)", class_="raw", tabindex="0"),
+        folded or h.pre(content.text or "(empty)", class_="raw", tabindex="0"),
         title=title,
         more=h.span(h.span(content.kind, class_="kind"), " ", h.a("Download", href=there)),
     )

@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from tidelog.gateways.console.console import Console, query_number, query_text
 from tidelog.gateways.console.pages.topics.topic import topic_of, topic_page
-from tidelog.gateways.console.parts.amounts import count, moment
+from tidelog.gateways.console.parts.amounts import count
 from tidelog.gateways.console.parts.forms import choice, field
 from tidelog.gateways.console.parts.markup import Child, Markup, h, path
-from tidelog.gateways.console.parts.table import Column, card, table
+from tidelog.gateways.console.parts.table import Column, card, table, time_element
 from tidelog.gateways.console.records.decoder import Decoder
 from tidelog.gateways.console.records.readable import Readable, readable
 from tidelog.gateways.console.records.search import MessageQuery, read
@@ -179,7 +179,7 @@ def message_cells(decoder: Decoder, record: Record) -> list[Child]:
     return [
         record.partition,
         h.a(count(record.offset), href=there, title="Show the whole message"),
-        h.span(moment(record.timestamp), class_="mono nowrap"),
+        time_element(record.timestamp),
         h.span("none", class_="muted")
         if record.key is None
         else [h.pre(key.cut(300), class_="message-key"), _kind(key)],

@@ -83,7 +83,7 @@ async def events(console: Console, request: Request) -> Response:
     topic = topic_of(console, request)
     query = replace(query_of(topic, request), committed=True)
     if console.tails >= TAILS_MAX:
-        raise Problem(503, f"{TAILS_MAX} live tails are already open on this broker: close one of them")
+        raise Problem(503, f"{TAILS_MAX} live tails are already open on this broker: close one")
     stream = until_stopped(console.around.stopping, _stream(console, query))
     return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 

@@ -1,0 +1,1 @@
+"""PostgreSQL's changes: logical replication with the plugin pgoutput."""
