@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"coordination"},
     {"groups", "transactions", "access", "registry", "client"},
     {"queues"},
-    {"broker", "pipeline", "aio"},
+    {"broker", "pipeline", "aio", "events"},
     {"gateways", "connect"},
     {"app"},
     {"testing"},

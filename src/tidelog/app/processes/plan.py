@@ -58,11 +58,11 @@ def with_known_ports(settings: Mapping[str, str], kafka: str, http: str) -> dict
     config = BrokerConfig.of(settings)
     first, *others = config.listeners
     port = int(kafka.rpartition(":")[2])
-    known = {"listeners": _moved((replace(first, port=port), *others), 0)}
+    settled = {"listeners": _moved((replace(first, port=port), *others), 0)}
     host, old = config.tidelog_http_listen
     if not old and http.rpartition(":")[2].isdecimal():
-        known["tidelog.http.listen"] = _address((host, int(http.rpartition(":")[2])), 0)
-    return {**settings, **known}
+        settled["tidelog.http.listen"] = _address((host, int(http.rpartition(":")[2])), 0)
+    return {**settings, **settled}
 
 
 def _http_addresses(config: BrokerConfig) -> dict[str, tuple[str, int]]:

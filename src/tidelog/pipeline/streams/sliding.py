@@ -109,7 +109,7 @@ def _utc(moment: datetime) -> datetime:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class WindowAggregate:
     function: str
     argument: str
     distinct: bool
@@ -133,7 +133,7 @@ class Aggregate:
         }[self.function]
 
 
-def parse(text: str) -> Aggregate:
+def parse(text: str) -> WindowAggregate:
     """One aggregate of an expression: `sum(price * count)`, `count(*)`, `count(DISTINCT user)`."""
     import sqlglot
     from sqlglot import exp
@@ -153,7 +153,7 @@ def parse(text: str) -> Aggregate:
     if distinct:
         inner = inner.expressions[0]
     argument = "1" if inner is None or isinstance(inner, exp.Star) else inner.sql(dialect="spark")
-    return Aggregate(name, argument, distinct)
+    return WindowAggregate(name, argument, distinct)
 
 
 def _wide(kind: DataType) -> str:
