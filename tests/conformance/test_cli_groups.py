@@ -12,7 +12,9 @@ import pytest
 
 from tests.conformance.clients import Message, confluent_produce
 from tests.conformance.consuming import fill, indexes, run, until
+from tests.conformance.members import await_coordinator
 from tests.conformance.process import wait_until
+from tests.conformance.streams_members import StreamsMember, settle, subtopology, topology
 from tests.conformance.test_cli_topics import failed, ok
 from tests.unit.cli.commands import invoke
 from tidelog.aio import Admin, Consumer, OffsetAndMetadata, TopicPartition
@@ -287,3 +289,28 @@ def test_a_partition_without_a_commit_lags_by_at_most_all_its_records(
     assert [offset["lag_exact"] for offset in offsets] == [offset["end"] == 0 for offset in offsets]
     assert (described["lag"], described["lag_exact"]) == (10, False)
     assert "total lag: <=10" in text
+
+
+def test_a_streams_group_is_shown_with_its_tasks(
+    bootstrap: str, on: tuple[str, str], connection: Any, topic: Callable[..., str], name: Callable[[], str]
+) -> None:
+    wide, narrow, group = topic(partitions=3), topic(partitions=1), name()
+    await_coordinator(connection, group)
+    member = StreamsMember(bootstrap, group)
+    assert member.join(topology(subtopology("0", wide, narrow))) == 0
+    settle(member)
+    listed = {
+        one["group"]: one for one in json.loads(ok("groups", "list", "--type", "streams", "--json", *on))
+    }
+    assert (listed[group]["type"], listed[group]["state"]) == ("streams", "Stable")
+    (shown,) = json.loads(ok("groups", "members", group, "--json", *on))["members"]
+    assert shown["tasks"] == {"active": ["0_0", "0_1", "0_2"], "standby": [], "warmup": []}
+    places = [(place["topic"], place["partition"]) for place in shown["partitions"]]
+    assert sorted(places) == sorted([(narrow, 0), (wide, 0), (wide, 1), (wide, 2)])
+    assert "0_0 0_1 0_2" in ok("groups", "members", group, *on)
+    read = {(one["topic"], one["partition"]): one["member"] for one in describe(group, on)["offsets"]}
+    assert read == dict.fromkeys(places, shown["member"])
+    assert "has members" in failed("groups", "delete", group, *on)
+    assert member.leave() == 0
+    member.close()
+    ok("groups", "delete", group, *on)

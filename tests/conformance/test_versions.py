@@ -59,9 +59,12 @@ TOKENS = {
     "renew_delegation_token": (1, 2),
     "expire_delegation_token": (1, 2),
 }
+# Tested in tests/conformance/test_streams_groups.py.
+STREAMS = {"streams_group_heartbeat": (0, 0), "streams_group_describe": (0, 0)}
 # Served on every listener, as in Kafka; tested in tests/conformance/test_secured_clients.py.
 LOGINS = {"sasl_handshake": (0, 1), "sasl_authenticate": (0, 2)}
-# Kafka advertises these two only where a plugin that receives client metrics is installed.
+# Kafka advertises these two only where a plugin that receives client metrics is installed, Tidelog where a subscription is:
+# tested in tests/conformance/test_client_telemetry.py.
 TELEMETRY = {"get_telemetry_subscriptions": (0, 0), "push_telemetry": (0, 0)}
 
 
@@ -214,7 +217,7 @@ def await_coordinators(connection: Connection, scene: Scene) -> None:
 def test_the_versions_are_those_of_kafka(connection: Connection) -> None:
     answer = connection.call("api_versions", 0)
     found = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
-    expected = ADVERTISED | TOKENS | LOGINS
+    expected = ADVERTISED | TOKENS | LOGINS | STREAMS
     assert {api: found.get(API_KEYS[api]) for api in expected} == expected
 
 
@@ -222,7 +225,7 @@ def test_only_what_is_tested_here_is_advertised(connection: Connection, broker: 
     if broker.name == "kafka":
         pytest.skip("Apache Kafka serves more")
     answer = connection.call("api_versions", 0)
-    known = {API_KEYS[api] for api in ADVERTISED | TOKENS | LOGINS | TELEMETRY}
+    known = {API_KEYS[api] for api in ADVERTISED | TOKENS | LOGINS | STREAMS | TELEMETRY}
     assert {k.api_key for k in answer.api_keys} <= known
 
 

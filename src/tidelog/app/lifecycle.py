@@ -14,6 +14,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.app.advertised import Bound, endpoints_of, http_address, own_address, own_names, shown
 from tidelog.app.broker_replication import BrokerReplication
+from tidelog.app.compaction_pace import pace_compaction
 from tidelog.app.encryption_at_rest import EncryptionAtRest
 from tidelog.app.environment import BrokerEnvironment
 from tidelog.app.first_users import add_first_users
@@ -69,6 +70,7 @@ from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.background import Background, Intervals
 from tidelog.storage.compaction.cleaner import Cleanable, Cleaner
+from tidelog.storage.compaction.runner_pool import RunnerPool
 from tidelog.storage.dirs.log_dir import LogDirectory
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.disk import Disk
@@ -109,6 +111,7 @@ class Broker:
         self._tasks: list[asyncio.Task[Any]] = []
         self._background: Background | None = None
         self._cleaners: list[Cleaner] = []
+        self._runners: RunnerPool | None = None
         self._scrubbers: list[Scrubber] = []
         self._undo = AsyncExitStack()  # what stops the things that were started, the last one first
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -334,7 +337,8 @@ class Broker:
             scrubber = Scrubber(where, self._controller.topic_config, self._scrub_pace)
             self._scrubbers.append(scrubber)
             self._run(scrubber.run(), f"scrubbing {where.path}")
-        runner = around.runner(self._dirs.dirs[0].volume.disk)
+        disk = self._dirs.dirs[0].volume.disk
+        runner = self._runners = RunnerPool(lambda: around.runner(disk), config.log_cleaner_threads)
         self._undo.push_async_callback(runner.close)
         if not config.log_cleaner_enable:
             return
@@ -350,6 +354,7 @@ class Broker:
             self._cleaners.append(cleaner)
             self._partitions.forgotten.append(cleaner.removed)
             self._run(cleaner.run(), f"compaction in {where.path}")
+        pace_compaction(self._runners, self._cleaners, config)
 
     def _whole_again(self, name: TopicPartition) -> None:
         for cleaner in self._cleaners:
@@ -530,9 +535,7 @@ class Broker:
         config = self._controller.config()
         if self._background is not None:
             self._background.expire_producers_after(config.producer_id_expiration_ms)
-        for cleaner in self._cleaners:
-            cleaner.memory_bytes = config.log_cleaner_dedupe_buffer_size
-            cleaner.backoff_ms = config.log_cleaner_backoff_ms
+        pace_compaction(self._runners, self._cleaners, config)
 
     def _run(self, work: Coroutine[Any, Any, None], doing: str) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -15,6 +15,7 @@ from tidelog.broker.gate import Gate
 from tidelog.broker.handlers.produce.open_batch import Opening
 from tidelog.broker.metrics.counters import BrokerCounters
 from tidelog.broker.session import Session
+from tidelog.broker.telemetry.client_metrics import ClientMetrics
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.groups.topic_viewer import TopicViewer
@@ -85,6 +86,7 @@ class Services:
     held_produces: dict[int, Future[Any]] = field(default_factory=dict)
     """By producer: its last request that waits for the coordinator of its transaction."""
     counters: BrokerCounters = field(default_factory=BrokerCounters)
+    client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
     opening: Opening = field(default_factory=Opening)
     queued: QueuedBytes = field(default_factory=lambda: QueuedBytes(1 << 62))
     """What requests take that wait; the router sets its bound."""

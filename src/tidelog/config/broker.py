@@ -100,7 +100,9 @@ class BrokerConfig:
     group_consumer_min_heartbeat_interval_ms: int = 5000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_session_timeout_ms: int = 45_000
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
     group_share_assignment_interval_ms: int = 1000
+    group_share_assignors: tuple[str, ...] = ("simple",)
     group_share_delivery_count_limit: int = 5
     group_share_heartbeat_interval_ms: int = 5000
     group_share_max_assignment_interval_ms: int = 15_000
@@ -143,6 +145,8 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
     log_cleaner_enable: bool = True
+    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
+    log_cleaner_threads: int = 1
     log_dirs: tuple[str, ...] = ("data",)
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
@@ -158,6 +162,7 @@ class BrokerConfig:
     num_partitions: int = 1
     offset_metadata_max_bytes: int = 4096
     offsets_commit_timeout_ms: int = 5000
+    offsets_topic_compression_codec: int = 0
     offsets_retention_check_interval_ms: int = 600_000
     offsets_retention_minutes: int = 10_080
     offsets_topic_num_partitions: int = 50
@@ -195,6 +200,7 @@ class BrokerConfig:
     sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
     security_inter_broker_protocol: str = "PLAINTEXT"
     share_coordinator_snapshot_update_records_per_snapshot: int = 500
+    share_coordinator_state_topic_compression_codec: int = 0
     share_coordinator_state_topic_min_isr: int = 2
     share_coordinator_state_topic_num_partitions: int = 50
     share_coordinator_state_topic_replication_factor: int = 3

@@ -28,6 +28,7 @@ class SettingSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -146,10 +147,17 @@ def _group_synonyms(setting: Setting, broker: BrokerConfig) -> tuple[Synonym, ..
     return (Synonym(setting.name, setting.text(setting.default), SettingSource.DEFAULT),)
 
 
-def describe_client_metrics(names: Collection[str] | None = None) -> Iterator[DescribedSetting]:
-    """The settings of client metrics subscriptions, with Kafka's defaults: subscriptions cannot be made yet."""
+def describe_client_metrics(
+    values: Mapping[str, str], names: Collection[str] | None = None
+) -> Iterator[DescribedSetting]:
+    """The settings of a subscription of client metrics: its own, then Kafka's defaults."""
     for setting in _chosen(CLIENT_METRICS_SETTINGS, names):
-        yield _entry(setting, setting.text(setting.default), (), read_only=False)
+        default = Synonym(setting.name, setting.text(setting.default), SettingSource.DEFAULT)
+        own = values.get(setting.name)
+        synonyms = (
+            (default,) if own is None else (Synonym(setting.name, own, SettingSource.CLIENT_METRICS), default)
+        )
+        yield _entry(setting, synonyms[0].value, synonyms, read_only=False)
 
 
 def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> Iterator[Setting]:

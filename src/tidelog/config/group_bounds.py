@@ -12,6 +12,12 @@ def check_groups(value: Callable[[str], Any]) -> None:
     """Checks the broker's settings for groups.  `value`: returns a setting's value by its name."""
     if not value("group.consumer.assignors"):
         raise InvalidConfig("group.consumer.assignors is empty: consumer groups need an assignor")
+    if "classic" not in value("group.coordinator.rebalance.protocols"):
+        raise InvalidConfig(
+            "group.coordinator.rebalance.protocols has no classic: the classic protocol cannot be switched off"
+        )
+    if value("group.share.assignors") != ("simple",):
+        raise InvalidConfig("group.share.assignors must be simple: share groups have one assignor")
     for kind in ("consumer", "streams"):
         _check_bounds(kind, value)
     name, bound = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"

@@ -19,6 +19,7 @@ from tidelog.coordination.shard import NO_PRODUCER, M, Shard
 from tidelog.metadata.image.changes import Update
 from tidelog.metadata.image.image import Image
 from tidelog.record.builder import Marker, read_marker
+from tidelog.record.codecs import Codec
 from tidelog.record.reader import Batch, read_batches
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
@@ -42,13 +43,16 @@ class CoordinatorRuntime(Generic[M]):
         clock: Clock,
         kinds: RecordTypes,
         machine: Callable[[], M],
+        codec: Callable[[], int] = lambda: Codec.NONE,
     ) -> None:
+        """`codec`: what new records are compressed with."""
         self.topic = topic
         self._node = node
         self._partitions = partitions
         self._clock = clock
         self._kinds = kinds
         self._machine = machine
+        self._codec = codec
         self._image = Image()
         self._count: int | None = None
         self._shards: dict[int, Shard[M]] = {}
@@ -162,7 +166,7 @@ class CoordinatorRuntime(Generic[M]):
         self._open(index, partition, machine)
 
     def _open(self, index: int, partition: HostedPartition, machine: M) -> None:
-        shard = Shard(index, partition, machine, self._kinds, self._clock, self._broken)
+        shard = Shard(index, partition, machine, self._kinds, self._clock, self._broken, self._codec)
         self._shards[index] = shard
         for tell in self.opened:
             tell(shard)

@@ -15,6 +15,7 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.coordination.records import CoordinatorRecord, RecordTypes
 from tidelog.record.builder import BatchBuilder
+from tidelog.record.codecs import Codec
 from tidelog.replication.commit_status import Appended, appended_before, is_committed, when_committed
 from tidelog.replication.partition import Ending, HostedPartition
 from tidelog.types import Epoch
@@ -54,8 +55,10 @@ class Shard(Generic[M]):
         kinds: RecordTypes,
         clock: Clock,
         broken: Callable[[Shard[M], Exception], None],
+        codec: Callable[[], int] = lambda: Codec.NONE,
     ) -> None:
-        """`broken` is called when the log has lost records that are in the state: the state must be loaded again."""
+        """`codec` is that of new batches.  `broken` is called when the log has lost records that are in the state:
+        the state must be loaded again."""
         self.index = index
         self.machine = machine
         self.epoch = Epoch(partition.state.epoch)
@@ -64,6 +67,7 @@ class Shard(Generic[M]):
         self._kinds = kinds
         self._clock = clock
         self._broken = broken
+        self._codec = codec
 
     def __repr__(self) -> str:
         return f"Shard({self._partition.name}, epoch {self.epoch})"
@@ -80,10 +84,13 @@ class Shard(Generic[M]):
             key, value = self._kinds.encode(entry)
             builder.add(key, value, now_ms)
         if writer is None:
-            batch = builder.build()
+            batch = builder.build(codec=Codec(self._codec()))
         else:
             batch = builder.build(
-                producer_id=writer.producer_id, producer_epoch=writer.producer_epoch, transactional=True
+                codec=Codec(self._codec()),
+                producer_id=writer.producer_id,
+                producer_epoch=writer.producer_epoch,
+                transactional=True,
             )
         appended = self._append(bytearray(batch))
         producer_id = NO_PRODUCER if writer is None else writer.producer_id

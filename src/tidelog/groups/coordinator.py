@@ -40,7 +40,13 @@ class Groups:
         self.clock = clock
         self.topic = InternalTopic(OFFSETS_TOPIC, controller, self._shape)
         self.coordinator: CoordinatorRuntime[GroupStateMachine] = CoordinatorRuntime(
-            self.topic, node, partitions, clock, KINDS, new_machine
+            self.topic,
+            node,
+            partitions,
+            clock,
+            KINDS,
+            new_machine,
+            lambda: self.config.offsets_topic_compression_codec,
         )
         self.timers = Timers(clock)
         self.updated: list[Callable[[Update], None]] = []

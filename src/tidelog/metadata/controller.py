@@ -273,16 +273,21 @@ class Controller:
         await self._swap(attempt, validate_only)
 
     async def alter_group_configs(
-        self, name: str, change: ChangeConfigs, validate_only: bool = False
+        self, name: str, change: ChangeConfigs, validate_only: bool = False, *, client_metrics: bool = False
     ) -> None:
-        """Changes the settings of a group, which need not exist yet."""
+        """Changes the settings of a group, which need not exist yet; or, with `client_metrics`, of a subscription of
+        client metrics, which is gone without settings."""
 
         def attempt(image: Image) -> tuple[None, Swap]:
-            configs = image.group_configs.get(name, NO_CONFIGS)
+            configs = (image.client_metrics if client_metrics else image.group_configs).get(name, NO_CONFIGS)
             after = change(configs.values)
-            check_group(after, self._config)
-            check_dead_letter_topic(image, name, after.get("share.dead.letter.topic", ""))
-            return None, _put_configs(records.group_config_key(name), configs.revision, configs.values, after)
+            if client_metrics:
+                key = records.client_metrics_key(name)
+            else:
+                check_group(after, self._config)
+                check_dead_letter_topic(image, name, after.get("share.dead.letter.topic", ""))
+                key = records.group_config_key(name)
+            return None, _put_configs(key, configs.revision, configs.values, after)
 
         await self._swap(attempt, validate_only)
 

@@ -38,6 +38,7 @@ DIRECTORIES = "directories/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 GROUP_CONFIGS = "configs/groups/"
+CLIENT_METRICS_CONFIGS = "configs/client-metrics/"
 ALL_BROKERS = "all"
 PRODUCER_IDS = "producer-ids/next"
 TENANTS = "tenants/"
@@ -262,6 +263,10 @@ def tenant_key(name: str) -> str:
 
 def group_config_key(name: str) -> str:
     return GROUP_CONFIGS + name
+
+
+def client_metrics_key(name: str) -> str:
+    return CLIENT_METRICS_CONFIGS + name
 
 
 def put_partition(topic_id: UUID, index: int, record: PartitionRecord) -> Put:

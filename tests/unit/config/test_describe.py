@@ -104,7 +104,7 @@ def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:
 
 
 def test_a_setting_that_is_not_built_says_so() -> None:
-    (entry,) = describe_broker(BrokerConfig(), ["log.cleaner.threads"])
+    (entry,) = describe_broker(BrokerConfig(), ["config.providers"])
     assert "does not act on it yet" in entry.documentation
 
 
@@ -145,7 +145,7 @@ def test_groups_and_client_metrics_show_kafkas_defaults() -> None:
     assert chain(group["share.auto.offset.reset"]) == [
         ("share.auto.offset.reset", "latest", SettingSource.DEFAULT)
     ]
-    assert {entry.name: entry.value for entry in describe_client_metrics()} == {
+    assert {entry.name: entry.value for entry in describe_client_metrics({})} == {
         "interval.ms": "300000",
         "match": "",
         "metrics": "",

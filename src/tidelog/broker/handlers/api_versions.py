@@ -7,6 +7,7 @@ version 0, so that the client can step back."""
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from tidelog import errors
 from tidelog.broker.routes import API_VERSIONS, PRODUCE, ROUTES
@@ -20,6 +21,8 @@ from tidelog.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
+TELEMETRY = frozenset(("GetTelemetrySubscriptions", "PushTelemetry"))
+SOFTWARE_CHARACTERS_MAX = 100
 _SOFTWARE_FROM = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -30,8 +33,14 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=errors.InvalidRequest.code)
+    if context.version >= _SOFTWARE_FROM:
+        session = context.session
+        session.software_name = request.client_software_name[:SOFTWARE_CHARACTERS_MAX]
+        session.software_version = request.client_software_version[:SOFTWARE_CHARACTERS_MAX]
+    # As in Kafka, clients are not troubled with telemetry that nobody wants.
+    hidden = () if context.services.image().client_metrics else TELEMETRY
     return ApiVersionsResponse(
-        api_keys=_served(),
+        api_keys=_served(hidden),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()
@@ -54,7 +63,7 @@ def unsupported_version() -> ApiVersionsResponse:
     )
 
 
-def _served() -> list[ApiVersion]:
+def _served(hidden: Container[str]) -> list[ApiVersion]:
     return [
         ApiVersion(
             api_key=route.api_key,
@@ -62,4 +71,5 @@ def _served() -> list[ApiVersion]:
             max_version=route.max_version,
         )
         for route in ROUTES.values()
+        if route.name not in hidden
     ]

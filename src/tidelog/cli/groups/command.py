@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     from tidelog.aio import Admin, GroupDescription, TopicPartition
     from tidelog.client.admin.reset_target import ResetTarget
 
-TYPES = ("classic", "consumer", "share")
+TYPES = ("classic", "consumer", "share", "streams")
 
 
-@click.group(help="Show, reset and delete consumer groups and share groups.")
+@click.group(help="Show, reset and delete groups of consumers, share groups and streams groups.")
 def groups() -> None:
     pass
 
@@ -206,8 +207,8 @@ tidelog groups members billing
 """,
         """
 {"group", "type", "state", "members": [{"member", "instance", "client_id", "host", "rack", "epoch",
- "partitions": [{"topic", "partition"}]}]}
-epoch is null in classic groups
+ "partitions": [{"topic", "partition"}], "tasks"}]}
+epoch is null in classic groups; tasks ({"active", "standby", "warmup"}) are null in all but streams groups
 """,
     )
 )
@@ -229,6 +230,7 @@ def members(session: CommandSession, name: str) -> None:
                 "rack": member.rack,
                 "epoch": member.epoch if member.epoch >= 0 else None,
                 "partitions": [{"topic": topic, "partition": index} for topic, index in member.assignment],
+                "tasks": None if member.tasks is None else asdict(member.tasks),
             }
             for member in group.members
         ]
@@ -241,11 +243,17 @@ def members(session: CommandSession, name: str) -> None:
             member.client_id,
             member.host,
             len(member.assignment),
+            *(
+                []
+                if member.tasks is None
+                else (" ".join(member.tasks.active), " ".join(member.tasks.standby))
+            ),
             _partitions_text(member.assignment),
         )
         for member in group.members
     ]
-    columns = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "COUNT", "PARTITIONS")
+    tasks = ("ACTIVE", "STANDBY") if group.type == "streams" else ()
+    columns = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "COUNT", *tasks, "PARTITIONS")
     print_table(columns, rows, right=("COUNT",))
 
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from tidelog import errors
 from tidelog.client.admin.many_groups import ask_coordinators
+from tidelog.client.admin.streams_groups import (
+    STREAMS_ASSIGNOR,
+    MemberTasks,
+    member_tasks,
+    partitions_of_tasks,
+    sources_of_subtopologies,
+)
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.coordinator import CoordinatorLookup, CoordinatorType
 from tidelog.client.cluster.response_errors import check, problem_of, raise_all
@@ -34,10 +42,14 @@ from tidelog.wire.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from tidelog.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from tidelog.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 
 T = TypeVar("T")
 
-CONSUMER_TYPE = "consumer"
+CONSUMER_TYPE, STREAMS_TYPE = "consumer", "streams"
 DEAD = "Dead"
 STATES_VERSION_MIN, TYPES_VERSION_MIN = 4, 5
 
@@ -55,7 +67,8 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """`target`: what the coordinator wants it to have, where that is known; `epoch` is -1 in classic groups."""
+    """`target`: what the coordinator wants it to have, where that is known; `epoch` is -1 in classic groups; `tasks` are
+    those of a member of a streams group."""
 
     member_id: str
     client_id: str
@@ -67,6 +80,7 @@ class GroupMember:
     epoch: int = -1
     topics: tuple[str, ...] = ()
     pattern: str | None = None
+    tasks: MemberTasks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +157,28 @@ async def describe_groups(
     if missing_ok:
         reported = {problem: None for problem in reported if not isinstance(problem, errors.GroupIdNotFound)}
     raise_all("some groups could not be described", list(reported))
+    await _drop_partitions_that_do_not_exist(cluster, descriptions)
     return {group_id: descriptions[group_id] for group_id in group_ids if group_id in descriptions}
+
+
+async def _drop_partitions_that_do_not_exist(
+    cluster: Cluster, descriptions: dict[str, GroupDescription]
+) -> None:
+    """A task of a streams group reads its partition of each topic that has as many."""
+    streams = [group for group in descriptions.values() if group.type == STREAMS_TYPE]
+    topics = {place.topic for group in streams for member in group.members for place in member.assignment}
+    if not topics:
+        return
+    known_topics = (await cluster.refresh(topics)).partition
+    for group in streams:
+        members = tuple(
+            replace(
+                member,
+                assignment=tuple(place for place in member.assignment if known_topics(place) is not None),
+            )
+            for member in group.members
+        )
+        descriptions[group.group_id] = replace(group, members=members)
 
 
 async def _describe(
@@ -154,6 +189,7 @@ async def _describe(
     for kind, question, response in (
         ("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         ("share", ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        (STREAMS_TYPE, StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
     ):
         rest = [group_id for group_id in groups if group_id not in descriptions]
         if not rest or question.API_KEY not in connection.versions:
@@ -161,7 +197,8 @@ async def _describe(
         answer: Any = await connection.ask(question(rest), response)
         for group in answer.groups:
             if group.error_code == errors.NONE:
-                descriptions[group.group_id] = _assigned_by_coordinator(kind, group, connection.peer)
+                described = _of_streams if kind == STREAMS_TYPE else partial(_assigned_by_coordinator, kind)
+                descriptions[group.group_id] = described(group, connection.peer)
             elif group.error_code not in (errors.GroupIdNotFound.code, errors.UnsupportedVersion.code):
                 descriptions[group.group_id] = _group_problem(group)
     rest = [group_id for group_id in groups if group_id not in descriptions]
@@ -202,6 +239,29 @@ def _assigned_by_coordinator(kind: str, group: Any, peer: str) -> GroupDescripti
         )
     return GroupDescription(
         group.group_id, kind, group.group_state, group.assignor_name, peer, tuple(members), group.group_epoch
+    )
+
+
+def _of_streams(group: Any, peer: str) -> GroupDescription:
+    sources = sources_of_subtopologies(group)
+    topics = tuple(sorted({topic for names in sources.values() for topic in names}))
+    members = tuple(
+        GroupMember(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            host=member.client_host.lstrip("/"),
+            assignment=partitions_of_tasks(member.assignment.active_tasks, sources),
+            target=partitions_of_tasks(member.target_assignment.active_tasks, sources),
+            instance_id=member.instance_id,
+            rack=member.rack_id,
+            epoch=member.member_epoch,
+            topics=topics,
+            tasks=member_tasks(member.assignment),
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group.group_id, STREAMS_TYPE, group.group_state, STREAMS_ASSIGNOR, peer, members, group.group_epoch
     )
 
 

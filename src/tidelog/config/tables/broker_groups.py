@@ -31,7 +31,7 @@ group.coordinator.background.threads int 2 1.. n/a:threads
   Threads for background work of the group coordinator.
 group.coordinator.cached.buffer.max.bytes int 1048588 524288.. dynamic n/a:append-buffer
   Largest write buffer the group coordinator keeps for reuse.
-group.coordinator.rebalance.protocols list classic,consumer,streams consumer|classic|share|streams of:group-kinds
+group.coordinator.rebalance.protocols list classic,consumer,streams consumer|classic|share|streams built
   Kinds of groups that are served.
 group.coordinator.threads int 4 1.. n/a:threads
   Threads of the group coordinator.
@@ -45,7 +45,7 @@ group.min.session.timeout.ms int 6000 built
   Smallest session timeout of a classic group member.
 group.share.assignment.interval.ms int 1000 0.. built dynamic
   Least time between two assignments of a share group.
-group.share.assignors list simple of:group-kinds
+group.share.assignors list simple simple built
   Assignors of share groups.
 group.share.delivery.count.limit int 5 2..10 built
   How often a record of a share group is delivered before it is given up.
@@ -121,7 +121,7 @@ offsets.retention.check.interval.ms long 600000 1.. built
   How often expired offsets are looked for.
 offsets.retention.minutes int 10080 1.. built
   How long the offsets of an empty group are kept.
-offsets.topic.compression.codec int 0 of:internal-codecs
+offsets.topic.compression.codec int 0 0..4 built
   Codec of the offsets topic, as Kafka's number.
 offsets.topic.num.partitions int 50 1.. built
   Partitions of the offsets topic.
@@ -137,7 +137,7 @@ share.coordinator.load.buffer.size int 5242880 1.. n/a:load-buffer
   Bytes read at once when share state is loaded.
 share.coordinator.snapshot.update.records.per.snapshot int 500 0..500 built
   Changes of share state between two full records.
-share.coordinator.state.topic.compression.codec int 0 of:internal-codecs
+share.coordinator.state.topic.compression.codec int 0 0..4 built
   Codec of the share state topic, as Kafka's number.
 share.coordinator.state.topic.min.isr short 2 1.. built
   Least in-sync replicas of the share state topic.

@@ -45,7 +45,7 @@ log.cleaner.io.buffer.load.factor double 0.9 dynamic n/a:keys-map
   How full the map of keys may become while compacting.
 log.cleaner.io.buffer.size int 524288 0.. dynamic n/a:cleaner-buffer
   Memory for reading and writing while compacting, in bytes.
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 dynamic of:cleaner-pace
+log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 1.. built dynamic
   Bound on the bytes the compactor reads and writes in a second.
 log.cleaner.max.compaction.lag.ms long 9223372036854775807 1.. built dynamic
   Default of the topic setting max.compaction.lag.ms.
@@ -53,7 +53,7 @@ log.cleaner.min.cleanable.ratio double 0.5 0..1 built dynamic
   Default of the topic setting min.cleanable.dirty.ratio.
 log.cleaner.min.compaction.lag.ms long 0 0.. built dynamic
   Default of the topic setting min.compaction.lag.ms.
-log.cleaner.threads int 1 0.. dynamic of:cleaner-pace
+log.cleaner.threads int 1 0.. built dynamic
   Compactions that run at the same time.
 log.cleanup.policy list delete compact|delete built dynamic
   Default of the topic setting cleanup.policy.

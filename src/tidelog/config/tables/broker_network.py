@@ -4,7 +4,7 @@ See `tidelog.config.setting`."""
 NETWORK = """
 advertised.listeners list null built
   Addresses that clients are told to connect to; by default those of listeners.
-alter.config.policy.class.name class null of:policies
+alter.config.policy.class.name class null n/a:policies
   Class that may refuse changes of settings.
 authorizer.class.name string "" built
   Who may do what: tidelog, or the name of Kafka's StandardAuthorizer, checks ACLs; empty, everybody may do everything.
@@ -18,7 +18,7 @@ broker.rack string null built
   Where this broker stands; replicas are spread over racks.
 broker.session.timeout.ms int 9000 n/a:lease
   How long the controller waits for a silent broker.
-client.quota.callback.class class null of:policies
+client.quota.callback.class class null n/a:policies
   Class that decides which quota a client gets.
 config.providers list "" dynamic of:providers
   Classes that look up values of settings elsewhere.
@@ -60,7 +60,7 @@ controller.quota.window.size.seconds int 1 1.. built
   Length of a window that measures the rate of metadata changes.
 controller.socket.timeout.ms int 30000 n/a:kraft
   How long an exchange with the controller may take.
-create.topic.policy.class.name class null of:policies
+create.topic.policy.class.name class null n/a:policies
   Class that may refuse new topics.
 early.start.listeners list null n/a:startup-listeners
   Listeners that open before the broker is ready.

@@ -11,9 +11,9 @@ delegation.token.max.lifetime.ms long 604800000 1.. built
   How long a delegation token can be renewed at most.
 delegation.token.secret.key password null built
   Key that signs delegation tokens, the same on every broker; without it there are none.
-principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic of:policies
+principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic n/a:policies
   Class that tells who a connection belongs to.
-sasl.client.callback.handler.class class null of:login-plug-ins
+sasl.client.callback.handler.class class null n/a:plug-in
   Class of the callback on the connecting side.
 sasl.enabled.mechanisms list GSSAPI built dynamic
   SASL mechanisms that clients may use.
@@ -31,9 +31,9 @@ sasl.kerberos.ticket.renew.jitter double 0.05 dynamic of:kerberos
   Random share added to the renewal time of a Kerberos ticket.
 sasl.kerberos.ticket.renew.window.factor double 0.8 dynamic of:kerberos
   Share of a Kerberos ticket's life after which it is renewed.
-sasl.login.callback.handler.class class null of:login-plug-ins
+sasl.login.callback.handler.class class null n/a:plug-in
   Class of the login callback.
-sasl.login.class class null of:login-plug-ins
+sasl.login.class class null n/a:plug-in
   Class that logs in.
 sasl.login.connect.timeout.ms int null 1.. built
   How long connecting to the token provider may take.
@@ -107,7 +107,7 @@ sasl.oauthbearer.sub.claim.name string sub built
   Claim that holds the subject.
 sasl.oauthbearer.token.endpoint.url string null built
   Where brokers get tokens for each other (client credentials): https:, or the file: of a token that is renewed.
-sasl.server.callback.handler.class class null of:login-plug-ins
+sasl.server.callback.handler.class class null n/a:plug-in
   Class of the callback on the listening side.
 sasl.server.max.receive.size int 524288 built
   Largest SASL message that is read.
@@ -127,7 +127,7 @@ ssl.enabled.protocols list TLSv1.2,TLSv1.3 built dynamic
   TLS versions that may be used.
 ssl.endpoint.identification.algorithm string https built dynamic
   How the name in a broker's certificate is checked.
-ssl.engine.factory.class class null dynamic of:login-plug-ins
+ssl.engine.factory.class class null dynamic n/a:plug-in
   Class that makes TLS engines.
 ssl.key.password password null built dynamic
   Password of the private key.

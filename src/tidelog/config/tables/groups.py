@@ -56,10 +56,10 @@ streams.session.timeout.ms int 45000 1.. built
 """)
 
 CLIENT_METRICS_SETTINGS: dict[str, Setting] = read_table("""
-interval.ms int 300000 100..3600000 of:telemetry
+interval.ms int 300000 100..3600000 built
   How often a client pushes its metrics.
-match list "" of:telemetry
+match list "" built
   Which clients are asked for metrics.
-metrics list "" of:telemetry
+metrics list "" built
   Prefixes of the names of the metrics that are asked for.
 """)

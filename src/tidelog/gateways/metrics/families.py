@@ -54,6 +54,18 @@ mq_request_queue_time_ms_total counter api
   Time between the arrival of requests and the call of their handlers; divide by mq_requests_total.
 mq_request_handler_time_ms_total counter api
   Time that handlers kept the event loop busy; divide by mq_requests_total.
+mq_client_instances gauge software version
+  Clients that asked for their telemetry subscriptions here lately, by software.
+mq_client_metric gauge client_id instance metric attributes
+  The last value of each metric that a client pushed (KIP-714); what it pushed as increments is added up.
+mq_client_pushes_total counter
+  Pushes of client metrics.
+mq_client_pushed_bytes_total counter
+  Bytes of pushed client metrics, as they came.
+mq_client_telemetry_refused_total counter error
+  Requests of client telemetry that were refused, by error.
+mq_client_metric_left_out_series gauge
+  Series of client metrics beyond the bound of one client, in the last pushes.
 mq_requests_in_flight gauge
   Requests without an answer, and answers that are not yet sent.
 mq_queued_request_bytes gauge

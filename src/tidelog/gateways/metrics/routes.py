@@ -16,6 +16,7 @@ from tidelog.access.tenants import Tenant
 from tidelog.gateways.http import identity, rights
 from tidelog.gateways.http.services import GatewayServices
 from tidelog.gateways.metrics import processes
+from tidelog.gateways.metrics.clients import clients
 from tidelog.gateways.metrics.groups import groups, lag, share_lag, transactions
 from tidelog.gateways.metrics.page import CONTENT_TYPE, Page, Shows
 from tidelog.gateways.metrics.partition_ends import PartitionEnds
@@ -54,6 +55,7 @@ class Collector:
         yield rates(around, page)
         yield requests(around, page)
         yield connections(around, page)
+        yield clients(around, page)
         yield tenants(around, page)
         yield metadata(around, page)
         yield partitions(around, page)

@@ -63,7 +63,13 @@ class ShareStateCoordinator:
         self._clock = clock
         self.topic = InternalTopic(STATE_TOPIC, controller, self._shape)
         self.coordinator: CoordinatorRuntime[ShareStateMachine] = CoordinatorRuntime(
-            self.topic, node, partitions, clock, KINDS, ShareStateMachine
+            self.topic,
+            node,
+            partitions,
+            clock,
+            KINDS,
+            ShareStateMachine,
+            lambda: self._config.share_coordinator_state_topic_compression_codec,
         )
         self._pruning: dict[int, asyncio.Task[None]] = {}
 

@@ -102,7 +102,7 @@ def _topics_of_tenants(image: Image, tenants: Iterable[str]) -> set[str]:
 
 def _with_same_access(image: Image, fresh: Image) -> Image:
     """What did not change stays the same object: caches are made of it."""
-    fields = ("acls", "credentials", "quotas", "tokens")
+    fields = ("acls", "client_metrics", "credentials", "quotas", "tokens")
     same = {name: getattr(image, name) for name in fields if getattr(image, name) == getattr(fresh, name)}
     return replace(fresh, **same)
 
@@ -266,6 +266,8 @@ class _Draft:
             self._topic_configs[key[len(records.TOPIC_CONFIGS) :]] = configs
         elif key.startswith(records.GROUP_CONFIGS):
             self._group_configs[key[len(records.GROUP_CONFIGS) :]] = configs
+        elif key.startswith(records.CLIENT_METRICS_CONFIGS):
+            self._set("client_metrics", key[len(records.CLIENT_METRICS_CONFIGS) :], configs)
         elif key.startswith(records.BROKER_CONFIGS):
             node = key[len(records.BROKER_CONFIGS) :]
             self._set("broker_configs", None if node == records.ALL_BROKERS else NodeId(int(node)), configs)

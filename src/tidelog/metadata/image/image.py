@@ -161,6 +161,8 @@ class Image:
     topic_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
     broker_configs: Mapping[NodeId | None, Configs] = field(default_factory=dict)
     group_configs: ShardedMap[str, Configs] = field(default_factory=ShardedMap)
+    client_metrics: Mapping[str, Configs] = field(default_factory=dict)
+    """Subscriptions of client metrics; the same object until one changes."""
     # Keys of partitions whose topic does not exist yet, or does not exist any more.
     strays: Mapping[UUID, Mapping[int, StoredPartition]] = field(default_factory=dict)
     # Who may do what.  Each is the same object until something in it changes: caches made from it compare with `is`.

@@ -21,7 +21,13 @@ from tidelog.config import TopicConfig
 from tidelog.errors import CorruptMessage, KafkaStorageError
 from tidelog.storage.checkpoints import OffsetFile
 from tidelog.storage.compaction.cleaned import cleaned_suffix
-from tidelog.storage.compaction.job import CompactionJob, CompactionProgress, LastRecord, Rewritten
+from tidelog.storage.compaction.job import (
+    NO_IO_LIMIT,
+    CompactionJob,
+    CompactionProgress,
+    LastRecord,
+    Rewritten,
+)
 from tidelog.storage.compaction.rules import Dirt, SealedSegment, SegmentToRewrite, dirt, first_dirty
 from tidelog.storage.compaction.runner import CompactionFailed, Runner
 from tidelog.storage.dirs.volume import Volume
@@ -118,6 +124,7 @@ class Cleaner:
         """Damaged, or failing in a way that trying again does not change."""
         self.memory_bytes = memory_bytes
         self.backoff_ms = backoff_ms
+        self.io_bytes_per_second = NO_IO_LIMIT
         self._volume = volume
         self._logs = logs
         self._runner = runner
@@ -270,6 +277,7 @@ class Cleaner:
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             memory_bytes=self.memory_bytes,
+            io_bytes_per_second=self.io_bytes_per_second,
             seed=volume.random.randbytes(16).hex(),
             producers={
                 each.id: LastRecord(each.batches[-1].last_offset if each.batches else -1, each.epoch)

@@ -8,7 +8,7 @@ Memory: the key map, two chunks, and one batch decompressed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidelog._speed.log import compaction as native
 from tidelog._speed.log.batch import HEADER_SIZE, Header, header_at
@@ -30,10 +30,12 @@ _CODEC_BITS = 0x07
 
 
 class Compactor:
-    def __init__(self, disk: Disk, job: CompactionJob) -> None:
+    def __init__(self, disk: Disk, job: CompactionJob, used: Callable[[int], None] = lambda _: None) -> None:
+        """`used` is called with the bytes that were read or written."""
         self.progress = CompactionProgress()
         self._disk = disk
         self._job = job
+        self._used = used
         self._keys = KeyMap(job.memory_bytes, bytes.fromhex(job.seed))
         self._aborted = Transactions(job.aborted)
         self._out = bytearray(2 * CHUNK_BYTES)
@@ -54,6 +56,7 @@ class Compactor:
         position, want = 0, CHUNK_BYTES
         while position < source.size:
             data = file.read(min(want, source.size - position), position)
+            self._used(len(data))
             whole = native.whole_batches(data)
             if whole:
                 yield memoryview(data)[:whole]
@@ -113,7 +116,9 @@ class Compactor:
         try:
             for source in group:
                 for data in self._chunks(source):
+                    before = cleaned.size
                     self._sift_chunk(data, end, cleaned, source)
+                    self._used(cleaned.size - before)
             cleaned.finish()
         except BaseException:
             cleaned.discard()

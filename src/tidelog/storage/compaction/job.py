@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from tidelog.storage.compaction.rules import SegmentToRewrite
 from tidelog.storage.segments.txn_index import Aborted
 
+NO_IO_LIMIT = 1.7976931348623157e308  # Kafka's default
+
 
 class LastRecord(NamedTuple):
     """What of an active producer must survive: its last batch of data, or the marker that has its epoch."""
@@ -38,6 +40,7 @@ class CompactionJob:
     """For the map of keys; when it is full, the round ends at the offset it has reached."""
     seed: str
     """16 bytes in hexadecimal digits that nobody outside can guess: keys are hashed with it."""
+    io_bytes_per_second: float = NO_IO_LIMIT
     producers: dict[int, LastRecord] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict, repr=False)
     """Of an encrypted log: the keys that its files have, in hexadecimal digits, by their ids."""

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from tidelog.errors import TidelogError
 from tidelog.storage.compaction.compactor import Compactor
+from tidelog.storage.compaction.io_pace import IoPace
 from tidelog.storage.compaction.job import CompactionJob
 from tidelog.storage.disk import Disk, SystemDisk
 from tidelog.storage.encryption.worker_keys import disk_for_worker
@@ -31,7 +32,8 @@ def serve(disk: Disk, jobs: BinaryIO, answers: BinaryIO) -> None:
 
     for line in jobs:
         job = CompactionJob.from_plain(json.loads(line))
-        compactor = Compactor(disk_for_worker(disk, job.data_keys, job.new_data_key), job)
+        pace = IoPace(job.io_bytes_per_second)
+        compactor = Compactor(disk_for_worker(disk, job.data_keys, job.new_data_key), job, pace.used)
         try:
             for rewritten in compactor.run():
                 answer("rewritten", rewritten)

@@ -1,57 +1,95 @@
-"""GetTelemetrySubscriptions (api 71) and PushTelemetry (api 72), version 0.
+"""GetTelemetrySubscriptions (api 71) and PushTelemetry (api 72), version 0 (KIP-714).
 
-Clients ask for the metrics that the broker wants.  This broker subscribes to none: clients get an id and a long interval,
-and push nothing.  The handler checks and drops pushed metrics, as Kafka does without a metrics receiver."""
+Clients ask for the metrics that the broker wants, and push them as OpenTelemetry metrics, which `/metrics` shows.  The
+broker advertises both APIs while the cluster has a subscription."""
 
 from __future__ import annotations
 
-import zlib
+import asyncio
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
+from tidelog.broker.telemetry.client_metrics import CODECS, NO_ID, SERIES_MAX
+from tidelog.broker.telemetry.otlp import MetricPoint, read_metrics
+from tidelog.broker.telemetry.subscriptions import ClientIdentity
+from tidelog.record.codecs import decompress
 from tidelog.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 from tidelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
-PUSH_INTERVAL_MS = 300_000
-_CODECS = [4, 3, 1, 2]  # zstd, lz4, gzip, snappy: in the order we would rather have them
-_NO_ID = UUID(int=0)
+EXPANSION_MAX = 32
+"""How many times larger than `telemetry.max.bytes` metrics may be when they are decompressed."""
+POINTS_MAX = 4 * SERIES_MAX
+LARGE_BYTES = 64 * 1024
+"""Larger metrics are decompressed and read beside the event loop."""
 
 
 def get_telemetry_subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: Context
 ) -> GetTelemetrySubscriptionsResponse:
-    client = request.client_instance_id
-    if client == _NO_ID:
-        client = UUID(int=context.services.random.getrandbits(128), version=4)
+    instance = request.client_instance_id
+    if instance == NO_ID:
+        instance = UUID(int=context.services.random.getrandbits(128), version=4)
+    metrics = context.services.client_metrics
+    metrics.subscribed(context.services.image().client_metrics)
+    try:
+        wanted = metrics.asks(_identity(instance, context), context.services.clock.monotonic_ms())
+    except errors.TidelogError as problem:
+        return GetTelemetrySubscriptionsResponse(error_code=problem.code)
     return GetTelemetrySubscriptionsResponse(
-        client_instance_id=client,
-        subscription_id=_subscription(client),
-        accepted_compression_types=_CODECS,
-        push_interval_ms=PUSH_INTERVAL_MS,
+        client_instance_id=instance,
+        subscription_id=wanted.subscription_id,
+        accepted_compression_types=list(CODECS),
+        push_interval_ms=wanted.interval_ms,
         telemetry_max_bytes=context.services.config().telemetry_max_bytes,
         delta_temporality=True,
-        requested_metrics=[],
+        requested_metrics=list(wanted.metrics),
     )
 
 
-def push_telemetry(request: PushTelemetryRequest, context: Context) -> PushTelemetryResponse:
-    client = request.client_instance_id
-    problem = 0
-    if client == _NO_ID:
-        problem = errors.InvalidRequest.code
-    elif request.subscription_id != _subscription(client):
-        problem = errors.UnknownSubscriptionId.code
-    elif request.compression_type not in (0, *_CODECS):
-        problem = errors.UnsupportedCompressionType.code
-    elif len(request.metrics or b"") > context.services.config().telemetry_max_bytes:
-        problem = errors.TelemetryTooLarge.code
-    return PushTelemetryResponse(error_code=problem)
+async def push_telemetry(request: PushTelemetryRequest, context: Context) -> PushTelemetryResponse:
+    metrics, size_max = context.services.client_metrics, context.services.config().telemetry_max_bytes
+    metrics.subscribed(context.services.image().client_metrics)
+    data = request.metrics or b""
+    try:
+        client = metrics.check_push(
+            _identity(request.client_instance_id, context),
+            request.subscription_id,
+            request.compression_type,
+            len(data),
+            size_max,
+            request.terminating,
+            context.services.clock.monotonic_ms(),
+        )
+    except errors.TidelogError as problem:
+        return PushTelemetryResponse(error_code=problem.code)
+    try:
+        if data:
+            beside = request.compression_type != 0 or len(data) > LARGE_BYTES
+            arguments = (request.compression_type, bytes(data), size_max * EXPANSION_MAX)
+            points = await asyncio.to_thread(_points, *arguments) if beside else _points(*arguments)
+            metrics.pushed(client, points, len(data))
+    except errors.InvalidRecord as problem:
+        metrics.damaged(client)
+        return PushTelemetryResponse(error_code=problem.code)
+    return PushTelemetryResponse()
 
 
-def _subscription(client: UUID) -> int:
-    """The same for a client whichever broker it asks, so nothing has to be remembered."""
-    return zlib.crc32(client.bytes) & 0x7FFFFFFF
+def _points(codec: int, data: bytes, size_max: int) -> list[MetricPoint]:
+    return read_metrics(decompress(codec, data, size_max), POINTS_MAX)
+
+
+def _identity(instance: UUID, context: Context) -> ClientIdentity:
+    host, _, port = context.peer.rpartition(":")
+    session = context.session
+    return ClientIdentity(
+        instance,
+        context.client_id or "",
+        session.software_name,
+        session.software_version,
+        host.strip("[]"),
+        port,
+    )

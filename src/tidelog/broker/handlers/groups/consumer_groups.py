@@ -10,10 +10,12 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.broker.handlers.groups.classic import caller_of
 from tidelog.broker.handlers.groups.groups_admin import ALL_OPERATIONS
+from tidelog.broker.handlers.groups.protocols import check_protocol
 from tidelog.broker.services import Context
 from tidelog.groups.consumer.group import NO_PARTITIONS, ConsumerGroup
 from tidelog.groups.consumer.member import ConsumerMember
 from tidelog.groups.consumer.target_assignment import assignor_of
+from tidelog.groups.group import CONSUMER
 from tidelog.metadata.image.image import Image
 from tidelog.wire.messages.consumer_group_describe import (
     Assignment,
@@ -35,6 +37,7 @@ async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse:
     try:
+        check_protocol(CONSUMER, context)
         return await context.services.consumer_groups.heartbeat(request, caller_of(context))
     except errors.TidelogError as problem:
         return ConsumerGroupHeartbeatResponse(error_code=problem.code, error_message=str(problem))
@@ -46,6 +49,7 @@ async def consumer_group_describe(
     response = ConsumerGroupDescribeResponse()
     for group_id in request.group_ids:
         try:
+            check_protocol(CONSUMER, context)
             if not group_id:
                 raise errors.InvalidGroupId("the group id is empty")
             group = await context.services.consumer_groups.described(group_id)

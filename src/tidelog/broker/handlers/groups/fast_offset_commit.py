@@ -34,10 +34,13 @@ def commit_plainly(
     frame: memoryview, at: int, version: int, correlation_id: int, session: Session, services: Services
 ) -> bytes | Coroutine[Any, Any, bytes] | None:
     """The answer, or what it waits for; None when nothing was done."""
+    config = services.config()
     request = read_commit(frame, at, version, correlation_id)
-    if request is None or (request.epoch < 0 and services.gate.audit.enabled):
+    if request is None or config.offsets_topic_compression_codec:
+        return None  # what this path writes is not compressed
+    if request.epoch < 0 and services.gate.audit.enabled:
         return None  # what no member commits may be for the audit trail
-    commits = _known(request, services.image(), services.config().offset_metadata_max_bytes)
+    commits = _known(request, services.image(), config.offset_metadata_max_bytes)
     if commits is None or not _may_commit(session, request.group, commits, services):
         return None
     who = CommittingMember(request.group, request.member, request.instance, request.epoch, version)

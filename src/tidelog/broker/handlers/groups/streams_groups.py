@@ -8,7 +8,9 @@ from __future__ import annotations
 from tidelog import errors
 from tidelog.broker.handlers.groups.classic import caller_of
 from tidelog.broker.handlers.groups.groups_admin import ALL_OPERATIONS
+from tidelog.broker.handlers.groups.protocols import check_protocol
 from tidelog.broker.services import Context
+from tidelog.groups.group import STREAMS
 from tidelog.groups.streams.coordinator import StreamsAnswer
 from tidelog.groups.streams.group import StreamsGroup
 from tidelog.groups.streams.internal_topics import StreamsStatus
@@ -26,6 +28,7 @@ async def streams_group_heartbeat(
     request: heartbeat.StreamsGroupHeartbeatRequest, context: Context
 ) -> heartbeat.StreamsGroupHeartbeatResponse:
     try:
+        check_protocol(STREAMS, context)
         if request.topology is not None:
             _check_names(request.topology)
         answer = await context.services.streams_groups.heartbeat(request, caller_of(context))
@@ -82,6 +85,7 @@ async def streams_group_describe(
     response = describe.StreamsGroupDescribeResponse()
     for group_id in request.group_ids:
         try:
+            check_protocol(STREAMS, context)
             if not group_id:
                 raise errors.InvalidGroupId("the group id is empty")
             group = await context.services.streams_groups.described(group_id)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from tidelog import errors
 from tidelog.broker import loggers
 from tidelog.broker.services import Context
+from tidelog.broker.telemetry.subscriptions import check_subscription
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
 from tidelog.config.broker import HTTP_LISTENER, find_broker_setting
 from tidelog.config.describe import describe_broker, describe_topic
 from tidelog.config.listener_security import PREFIX
-from tidelog.config.setting import NotBuilt, UnknownSetting, find
+from tidelog.config.setting import NotBuilt, UnknownSetting
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from tidelog.metadata.config_alterations import Action, Alteration, altered
 from tidelog.metadata.topics.names import check_topic_name
@@ -76,15 +77,15 @@ async def alter(
 
         await context.services.controller.alter_group_configs(name, change_group, validate_only)
     else:
-        _check_fixed(
-            kind,
-            name,
-            {
-                alteration.name: alteration.value
-                for alteration in wanted
-                if alteration.action is not Action.DELETE
-            },
-        )
+        check_subscription_name(kind, name)
+
+        def change_subscription(current: Mapping[str, str]) -> dict[str, str]:
+            after = altered(current, wanted, CLIENT_METRICS_SETTINGS, {}, "client metrics setting")
+            check_subscription(after)
+            return after
+
+        controller = context.services.controller
+        await controller.alter_group_configs(name, change_subscription, validate_only, client_metrics=True)
 
 
 async def replace(
@@ -101,7 +102,10 @@ async def replace(
         check_group_name(name)
         await context.services.controller.alter_group_configs(name, lambda _: values, validate_only)
     else:
-        _check_fixed(kind, name, values)
+        check_subscription_name(kind, name)
+        check_subscription(values)
+        controller = context.services.controller
+        await controller.alter_group_configs(name, lambda _: values, validate_only, client_metrics=True)
 
 
 def topic_overrides(topic: str, context: Context) -> Mapping[str, str]:
@@ -176,11 +180,8 @@ def check_group_name(name: str) -> None:
         raise errors.InvalidRequest("Default group resources are not allowed.")
 
 
-def _check_fixed(kind: int, name: str, values: Mapping[str, str | None]) -> None:
-    """Client metrics have only their defaults, and those may be set."""
+def check_subscription_name(kind: int, name: str) -> None:
     if kind != CLIENT_METRICS:
         raise errors.InvalidRequest(f"Unknown resource type {kind}")
     if not name:
-        raise errors.InvalidRequest("a client metrics resource has a name")
-    for key, value in values.items():
-        find(CLIENT_METRICS_SETTINGS, key, "client metrics setting").accept(value)
+        raise errors.InvalidRequest("Subscription name can't be empty")

@@ -1,8 +1,9 @@
 """DescribeConfigs (api 32), versions 1-4; AlterConfigs (api 33), versions 0-2; IncrementalAlterConfigs (api 44),
 versions 0-1; ListConfigResources (api 74), versions 0-1.
 
-Resources are topics, groups, brokers (a number, or empty for all of them) and this broker's loggers.  Settings of
-client metrics are described with their defaults, and can be set to nothing else yet.  Other brokers are not asked."""
+Resources are topics, groups, subscriptions of client metrics, brokers (a number, or empty for all) and this broker's
+loggers.  Other brokers are
+not asked."""
 
 from __future__ import annotations
 
@@ -36,6 +37,7 @@ from tidelog.config.describe import (
 )
 from tidelog.config.setting import SettingKind
 from tidelog.metadata.config_alterations import Action, Alteration
+from tidelog.metadata.image.image import NO_CONFIGS
 from tidelog.metadata.tenants import ceilings_of, exceeds
 from tidelog.storage.integrity.damaged_logs import damaged_logs
 from tidelog.wire.messages import alter_configs as legacy
@@ -92,7 +94,8 @@ def _entries(resource: DescribeConfigsResource, context: Context) -> Iterable[De
     if kind == CLIENT_METRICS:
         if not name:
             raise errors.InvalidRequest("a client metrics subscription has a name")
-        return describe_client_metrics(keys)
+        stored = context.services.image().client_metrics.get(name, NO_CONFIGS)
+        return describe_client_metrics(stored.values, keys)
     if kind == GROUP:
         check_group_name(name)
         return describe_group(context.services.image().group_overrides(name), config, keys)
@@ -213,7 +216,7 @@ def list_config_resources(
         TOPIC: list(image.topics),
         BROKER: [str(node) for node in sorted(image.brokers)],
         LOGGER: [str(node) for node in sorted(image.brokers)],
-        CLIENT_METRICS: [],
+        CLIENT_METRICS: sorted(image.client_metrics),
         GROUP: sorted(image.group_configs),
     }
     kinds = list(request.resource_types) if context.version >= 1 else [CLIENT_METRICS]
