@@ -52,6 +52,7 @@ class RabbitMq(BrokerProcess):
             "RABBITMQ_DIST_PORT": str(port + 1),
             "ERL_EPMD_PORT": str(port + 2),
             "ERL_EPMD_ADDRESS": self.host,
+            "ERL_EPMD_RELAXED_COMMAND_CHECK": "1",  # it may be ended at once, before it notices that the node has
             "RABBITMQ_MNESIA_BASE": str(self.home / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self.home / "log"),
             "RABBITMQ_CONFIG_FILE": str(self.home / "rabbitmq.conf"),
@@ -67,7 +68,12 @@ class RabbitMq(BrokerProcess):
         (self.home / "rabbitmq.conf").write_text("".join(lines))
         with (self.home / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(SERVER)], env=self._environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [str(SERVER)],
+                cwd=self.home,  # a node that is ended in the middle dumps its tables there
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
         deadline = time.monotonic() + START_SECONDS_MAX
         while not self._answers():
