@@ -169,6 +169,7 @@ def worker(
 ) -> None:
     import logging
 
+    from tidelog.app.advertised import HERE
     from tidelog.cli.connection.command_config import read_security
     from tidelog.config.listener import parse_address
     from tidelog.connect.plugins import Plugins
@@ -185,6 +186,12 @@ def worker(
         classes = Plugins(plugins)
     except InvalidConfig as problem:
         raise click.UsageError(str(problem)) from None
+    if host not in HERE:
+        click.echo(
+            f"WARNING: the REST API at {listen} has no log-in: whoever reaches it can read and change connectors.  "
+            "Keep it in a network of its own, or behind a proxy that asks for one.",
+            err=True,
+        )
     options = WorkerGroup(bootstrap, group, slots, replication_factor, security, session_timeout_ms)
     try:
         run(
