@@ -305,6 +305,13 @@ def audit(broker: SecuredBroker, *words: str) -> subprocess.CompletedProcess[str
 def test_the_command_filters(broker: SecuredBroker) -> None:
     fails(broker.at("LOGIN"), mechanism="PLAIN", username="eve\x1b[2J", password=WRONG_PASSWORD)
     recorded(broker, principal="User:eve\x1b[2J")
+    login = login_to(broker, "LOGIN", "PLAIN")
+    with (
+        tidelog.Admin(bootstrap_servers=login.bootstrap, security=tidelog_security(login)) as admin,
+        pytest.raises(tidelog.errors.TidelogError),
+    ):
+        admin.delete_topics(["none-to-filter"])
+    recorded(broker, resource="none-to-filter", outcome="denied")
     everything = audit(broker, "--json")
     assert everything.returncode == 0, everything.stderr
     all_events = [json.loads(line) for line in everything.stdout.splitlines()]

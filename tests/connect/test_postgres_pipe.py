@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.process import wait_until
 from tests.connect.conftest import NewWorker
 from tests.connect.postgres_server import PASSWORD, PostgresServer
-from tests.connect.topics import committed
+from tests.connect.topics import committed, end
 from tests.connect.workers import Worker
 from tidelog.testing import ChildBroker
 
@@ -201,23 +201,23 @@ def test_rows_in_are_rows_out_after_many_kills(
 def test_a_snapshot_that_is_interrupted_goes_on(
     broker: ChildBroker, worker_of: NewWorker, postgres: PostgresServer, name: str, tmp_path: Path
 ) -> None:
-    postgres.run(SCHEMA, "INSERT INTO goods (id, name) SELECT i, 'n' || i FROM generate_series(1, 20000) i")
+    postgres.run(SCHEMA, "INSERT INTO goods (id, name) SELECT i, 'n' || i FROM generate_series(1, 60000) i")
     worker = worker_of(broker.bootstrap_servers, name, environment=SECRET)
     settings = source_settings(postgres, name, snapshot__fetch__size="100", batch__max__rows="100")
     create(worker, name, settings)
     topic = f"{name}.public.goods"
     wait_until(lambda: "created topic" in worker.log.read_text(), 60, "the snapshot has begun")
-    wait_until(lambda: len(committed(broker.bootstrap_servers, topic)) > 300, 60, "rows arrive")
+    wait_until(lambda: end(broker.bootstrap_servers, topic) > 300, 60, "rows arrive")
     worker.kill()
     before = len(committed(broker.bootstrap_servers, topic))
-    assert before < 20_000, "it was interrupted"
-    postgres.run("DELETE FROM goods WHERE id = 20000", "INSERT INTO goods (id) VALUES (20001)")
+    assert before < 60_000, "it was interrupted"
+    postgres.run("DELETE FROM goods WHERE id = 60000", "INSERT INTO goods (id) VALUES (60001)")
     worker.start()
-    wait_until(lambda: len(committed(broker.bootstrap_servers, topic)) >= 20_003, 90, "all rows arrive")
+    wait_until(lambda: len(committed(broker.bootstrap_servers, topic)) >= 60_003, 120, "all rows arrive")
     records = committed(broker.bootstrap_servers, topic)
     read = [
         json.loads(value)["payload"]["after"]["id"]
         for _, value in records
         if value is not None and json.loads(value)["payload"]["op"] == "r"
     ]
-    assert len(read) == len(set(read)) and set(read) == {*range(1, 20_000), 20_001}
+    assert len(read) == len(set(read)) and set(read) == {*range(1, 60_000), 60_001}

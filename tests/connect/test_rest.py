@@ -146,7 +146,11 @@ def test_a_failed_task_says_why_and_runs_again_when_it_is_restarted(
     with source.open("a") as file:
         file.write("y" * (1 << 20) + "z" * 100)
     worker.wait_failed(name, "more than 20 bytes.*line.bytes.max")
-    assert worker.ask("GET", f"/connectors/{name}/logs")[1]["lines"][-1].endswith("set line.bytes.max")
+    wait_until(
+        lambda: worker.ask("GET", f"/connectors/{name}/logs")[1]["lines"][-1].endswith("set line.bytes.max"),
+        60,
+        "the log has the reason as well",
+    )
     config["line.bytes.max"] = str(1 << 21)
     assert worker.ask("PUT", f"/connectors/{name}/config", config)[0] == 200
     worker.wait_running(name)

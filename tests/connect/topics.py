@@ -37,3 +37,12 @@ def committed(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | No
 
 def values(bootstrap: str, topic: str) -> list[bytes | None]:
     return [value for _, value in committed(bootstrap, topic)]
+
+
+def end(bootstrap: str, topic: str) -> int:
+    """The end of a topic's only partition: known at once, however fast it grows."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1])
+    finally:
+        consumer.close()

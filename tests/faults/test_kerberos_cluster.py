@@ -12,6 +12,7 @@ from tests.conformance.kdc import REALM, Kdc
 from tests.conformance.process import wait_until
 from tests.faults.test_dev import Dev, new_dev
 from tidelog import Admin, NewTopic, Producer, Security
+from tidelog.errors import UnknownTopicOrPartition
 
 __all__ = ["new_dev"]
 
@@ -60,7 +61,10 @@ def test_brokers_replicate_with_tickets(kdc: Kdc, new_dev: Callable[..., Dev]) -
         admin.create_topics([NewTopic("kept", 1, 2, configs={"min.insync.replicas": "2"})])
 
         def in_sync() -> bool:
-            return len(admin.describe_topics(["kept"])["kept"].partitions[0].in_sync) == 2
+            try:
+                return len(admin.describe_topics(["kept"])["kept"].partitions[0].in_sync) == 2
+            except UnknownTopicOrPartition:
+                return False  # the broker that is asked has not heard of it yet
 
         wait_until(in_sync, SECONDS_MAX, "both replicas are in sync")
         assert producer.send("kept", b"on both").get(SECONDS_MAX).offset == 0

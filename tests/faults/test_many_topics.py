@@ -63,6 +63,7 @@ PATHS = [
 OTHERS = {
     "/console/static/{name}",
     "/console/topics/{topic}/tail/events",
+    "/console/login/kerberos",
     "/console/login/oidc",
     "/console/login/oidc/callback",
     "/console/{rest:path}",

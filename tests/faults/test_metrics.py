@@ -81,6 +81,13 @@ REPLICATION = {
 }  # fmt: skip
 ELSEWHERE = {
     "mq_process_up",  # test_processes
+    # tests/conformance/test_client_telemetry.py
+    "mq_client_instances",
+    "mq_client_metric",
+    "mq_client_metric_left_out_series",
+    "mq_client_pushed_bytes_total",
+    "mq_client_pushes_total",
+    "mq_client_telemetry_refused_total",
     *REMOTE_METRICS,  # tests/faults/test_tiers_metrics.py
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py

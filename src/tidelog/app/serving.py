@@ -37,6 +37,8 @@ def serve(
     )
     try:
         asyncio.run(_serve(config, first_users, users_added))
+        # All is on disk: an impatient Ctrl-C has nothing to hurry, and Python would tell of it at length.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     except errors.TidelogError as problem:
         print(f"tidelog: {problem}", file=sys.stderr)
         return 1

@@ -26,7 +26,7 @@ class _Keep(logging.Handler):
             lines = self.lines[connector] = deque(maxlen=LINES_MAX)
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         task = getattr(record, "task", "")
-        lines.append(f"{when}Z {record.levelname} [{task}] {record.getMessage()}")
+        lines.append(f"{when}.{int(record.msecs):03d}Z {record.levelname} [{task}] {record.getMessage()}")
 
 
 class _OfTask(logging.LoggerAdapter[logging.Logger]):

@@ -8,10 +8,12 @@ from shutil import which
 
 import pika
 import pytest
+from confluent_kafka.admin import AdminClient
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.conformance.amqp.servers import AmqpBroker
 from tests.conformance.amqp.taking import PERSISTENT, SECONDS_MAX, Taker, channel_closed, drained
+from tests.conformance.process import wait_until
 from tests.contract.etcd import Etcd
 
 pytestmark = pytest.mark.skipif(which("etcd") is None, reason="needs etcd")
@@ -34,6 +36,10 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[AmqpBroke
             given = {**REPLICAS, "node.id": str(node), "tidelog.metadata": f"etcd://{etcd.endpoints[0]}/amqp"}
             running.append(AmqpBroker(tmp_path_factory.mktemp(f"node{node}"), given))
             running[-1].start()
+        admin = AdminClient({"bootstrap.servers": running[0].bootstrap})
+        wait_until(
+            lambda: len(admin.list_topics(timeout=SECONDS_MAX).brokers) == 3, SECONDS_MAX, "three brokers"
+        )
         yield running
     finally:
         for broker in running:

@@ -57,7 +57,7 @@ def request_of(row: Row, ids: Mapping[str, UUID]) -> bytes:
 
 
 def built(module: Any, kind: Any, fields: Mapping[str, Any], ids: Mapping[str, UUID]) -> Any:
-    """A message from plain values; lists of mappings become lists of its structs."""
+    """A message from plain values; mappings, and those in lists, become its structs."""
     known = kind.__init__.__annotations__
     values: dict[str, Any] = {}
     for name, value in fields.items():
@@ -66,6 +66,9 @@ def built(module: Any, kind: Any, fields: Mapping[str, Any], ids: Mapping[str, U
             assert element is not None
             inner = getattr(module, element[1])
             values[name] = [built(module, inner, part, ids) for part in value]
+        elif isinstance(value, Mapping):
+            struct = getattr(module, known[name].removesuffix(" | None"))
+            values[name] = built(module, struct, value, ids)
         else:
             values[name] = ids["orders"] if value == TOPIC_ID else value
     return kind(**values)

@@ -39,7 +39,7 @@ def brokers_in(folder: str) -> list[int]:
     """The ids of the brokers whose parts are in the data directory; empty for that of one broker."""
     try:
         ids: list[int] = json.loads(Path(folder, KEPT).read_text())["brokers"]
-    except FileNotFoundError:
+    except OSError:
         return []
     except (ValueError, KeyError, TypeError):
         raise InvalidConfig(f"{Path(folder, KEPT)} is damaged: restore it from a backup") from None

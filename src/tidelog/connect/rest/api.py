@@ -223,7 +223,8 @@ class ConnectApi:
         if request.query_params.get("here") != "true":
             for more in await ask_others(self._worker, f"/connectors/{name}/logs?here=true"):
                 lines += more["lines"]
-        return JSONResponse({"lines": sorted(lines)})
+        # By their time; the lines of one worker stay in their order.
+        return JSONResponse({"lines": sorted(lines, key=lambda line: line.partition(" ")[0])})
 
     # Plugins and loggers
 
