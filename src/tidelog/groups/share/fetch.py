@@ -19,7 +19,7 @@ from tidelog.groups.share.partitions import SharePartitions
 from tidelog.groups.share.queue_limits import trim
 from tidelog.groups.share.sessions import SharePartitionId
 from tidelog.replication.delayed_fetch import FetchWait
-from tidelog.storage.fetched_log import NotHereYet, Records
+from tidelog.storage.fetched_log import NotHereYet, Records, Slice
 
 READ_BYTES_MIN = 16 << 10
 READ_BYTES_A_RECORD = 4 << 10
@@ -171,6 +171,14 @@ class ShareFetch:
                 continue
             expiry = expiry_of(led.partition.log.config, self._shares.clock.now_ms(), records.terms.by_key)
             seen = window(data, records.offset, self._aborted(records), expiry)
+            if seen.damaged is not None:
+                if isinstance(records.part, Slice):
+                    led.partition.log.suspect(seen.damaged)
+                if not seen.headers:
+                    self._results[led.key.topic_id, led.key.partition] = errors.CorruptMessage(
+                        f"{led.partition.name} is damaged at offset {seen.damaged}: the bytes are being checked, try again"
+                    )
+                    continue
             wish = AcquireRequest(self._member, left, limits.batch_records_max, limits.strict, limits.keeps)
             grant = led.acquire(wish, seen.spans, records.terms)
             if grant.acquired:

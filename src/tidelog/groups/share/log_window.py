@@ -1,14 +1,15 @@
 """A part of the log as a share group reads it: spans of offsets, and the bytes of the batches that were acquired.
 
 Control batches, aborted transactions (for groups with isolation level read_committed) and gaps that compaction left are
-empty spans, which no member acquires.  Pure: bytes in, spans and bytes out."""
+empty spans, which no member acquires.  Whatever is in a span has passed its checksum: a member rejects what it
+cannot read, and the group would never get it from a whole replica.  Pure: bytes in, spans and bytes out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from tidelog._speed.log.batch import Header, walk
+from tidelog._speed.log.batch import Header, crc_ok, walk
 from tidelog.groups.share.partition import AcquiredRange, OffsetSpan
 
 
@@ -26,6 +27,8 @@ class LogWindow(NamedTuple):
     data: memoryview
     headers: Sequence[Header]
     spans: Sequence[OffsetSpan]
+    damaged: int | None = None
+    """The bytes of this offset are not those that were written; nothing from it on is in the window."""
 
     def records(self, acquired: Iterable[AcquiredRange]) -> bytes:
         """The whole batches that hold an acquired record, as they are in the log."""
@@ -51,10 +54,19 @@ def window(
 ) -> LogWindow:
     """`data` begins with the batch that holds `first`, or with the next batch."""
     view = memoryview(data)
-    headers = [header for header in walk(data) if header.last_offset >= first]
+    headers: list[Header] = []
     spans: list[OffsetSpan] = []
     at = first
-    for header in headers:
+    walked = walk(data)
+    # A read has at least one whole batch.
+    damaged = first if data and not walked else None
+    for header in walked:
+        if not crc_ok(view, header.position):
+            damaged = at
+            break
+        if header.last_offset < first:
+            continue
+        headers.append(header)
         if header.base_offset > at:
             spans.append(OffsetSpan(at, header.base_offset - 1, empty=True))
         empty = header.control or _aborted(header, aborted)
@@ -64,7 +76,7 @@ def window(
         else:
             spans += reader.spans(view, header, begin)
         at = header.last_offset + 1
-    return LogWindow(view, headers, spans)
+    return LogWindow(view, headers, spans, damaged)
 
 
 def _aborted(header: Header, aborted: Collection[AbortedRange]) -> bool:

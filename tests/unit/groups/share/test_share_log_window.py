@@ -52,3 +52,22 @@ def test_only_batches_that_something_was_acquired_of_are_sent_and_they_are_whole
 
 def test_a_batch_that_is_cut_is_not_there() -> None:
     assert window(batch(0, 3) + batch(3, 3)[:-1], 0).spans == [OffsetSpan(0, 2)]
+
+
+def rotten(data: bytes, at: int = -1) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+def test_nothing_from_a_batch_on_that_fails_its_checksum_is_there() -> None:
+    read = window(batch(0, 3) + rotten(batch(5, 2)) + batch(7, 1), 1)
+    assert read.spans == [OffsetSpan(1, 2)]
+    assert (read.damaged, len(read.headers)) == (3, 1)
+    assert window(batch(0, 3), 1).damaged is None
+
+
+def test_bytes_that_are_no_batch_are_damaged() -> None:
+    read = window(rotten(batch(4, 3), 8), 4)
+    assert (read.damaged, read.spans) == (4, [])
+    assert window(b"", 4).damaged is None

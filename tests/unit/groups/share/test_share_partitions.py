@@ -100,6 +100,21 @@ async def test_records_that_retention_took_are_passed_over(random: Random) -> No
     await node.acknowledge("ann", part, 0, 1, AcknowledgeType.ACCEPT)
 
 
+async def test_rotten_bytes_are_not_given_out_and_are_reported(random: Random) -> None:
+    node, part = await node_with_records()
+    log = node.topic().log
+    first_batch = log.size
+    node.write(b"e", b"f")
+    node.write(b"g")
+    node.disk.rot(log.segments.active.path, first_batch + 70)
+    assert await node.fetch("ann", part) == [AcquiredRange(0, 3, 1)]
+    assert log.volume.suspects.pop(log.name) == 4
+    with pytest.raises(errors.CorruptMessage):
+        await node.fetch("ben", part, wait_ms=5_000)
+    assert log.volume.suspects.pop(log.name) == 4
+    assert node.kept(part[0]) == (0, 0)
+
+
 async def test_a_state_that_is_ahead_of_its_log_does_not_hide_new_records(random: Random) -> None:
     node, part = await node_with_records()
     await node.fetch("ann", part)
