@@ -88,12 +88,13 @@ async def all_in_sync(cluster: Cluster) -> None:
 
 
 async def values(cluster: Cluster) -> list[bytes]:
+    """What the leader has, of which any broker that is up has to know: nothing is tried twice here."""
     while True:
         leader = await led(cluster)
         if dict(cluster.replicas(NAME))[leader].state.knows_committed:
             break
         await asyncio.sleep(0.1)
-    found = await read_all(LeaderOf(cluster, NAME), cluster.random, NAME)
+    found = await read_all(LeaderOf(cluster, NAME, only_up=True), cluster.random, NAME)
     return [value for _, value in found.records]
 
 

@@ -164,15 +164,17 @@ class Cluster:
             request_timeout_ms=request_timeout_ms,
         )
 
-    async def connect_any(self, client_id: str) -> Requester:
-        return await self.connect(self.random.choice(list(self.machines)), client_id)
+    async def connect_any(self, client_id: str, only_up: bool = False) -> Requester:
+        """`only_up`: not to a machine that is down, which would not answer."""
+        nodes = [node for node, machine in self.machines.items() if not (only_up and machine.is_down)]
+        return await self.connect(self.random.choice(nodes), client_id)
 
     async def connect_leader(self, name: TopicPartition, client_id: str) -> Requester:
         return await self.connect(await self.find_leader(name, client_id), client_id)
 
-    async def find_leader(self, name: TopicPartition, client_id: str) -> int:
-        """Asks any broker who leads; an error of the network or the protocol when that fails."""
-        requester = await self.connect_any(client_id)
+    async def find_leader(self, name: TopicPartition, client_id: str, only_up: bool = False) -> int:
+        """Asks any broker, or any that is up, who leads; an error of the network or the protocol when that fails."""
+        requester = await self.connect_any(client_id, only_up)
         try:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name.topic)])
             answer = await requester.ask(request, MetadataResponse)
@@ -214,17 +216,18 @@ class Cluster:
 
 
 class LeaderOf:
-    """Where clients of one partition meet its leader."""
+    """Where clients of one partition meet its leader.  `only_up`: they ask no machine that is down who leads."""
 
-    def __init__(self, cluster: Cluster, name: TopicPartition) -> None:
+    def __init__(self, cluster: Cluster, name: TopicPartition, only_up: bool = False) -> None:
         self.clock = cluster.clock
         self.node = 0
         """The broker that was last met."""
         self._cluster = cluster
         self._name = name
+        self._only_up = only_up
 
     async def connect(self, client_id: str) -> Requester:
-        self.node = await self._cluster.find_leader(self._name, client_id)
+        self.node = await self._cluster.find_leader(self._name, client_id, self._only_up)
         return await self._cluster.connect(self.node, client_id)
 
     def lease_is_over(self, for_ms: int = 0) -> bool:
