@@ -82,12 +82,11 @@ REPLICATION = {
 ELSEWHERE = {
     "mq_process_up",  # test_processes
     # tests/conformance/test_client_telemetry.py
-    "mq_client_instances",
-    "mq_client_metric",
-    "mq_client_metric_left_out_series",
-    "mq_client_pushed_bytes_total",
-    "mq_client_pushes_total",
-    "mq_client_telemetry_refused_total",
+    *(
+        f"mq_client_{name}"
+        for name in ("instances", "metric", "metric_left_out_series", "telemetry_refused_total")
+    ),
+    *(f"mq_client_push{name}_total" for name in ("es", "ed_bytes")),
     *REMOTE_METRICS,  # tests/faults/test_tiers_metrics.py
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py
