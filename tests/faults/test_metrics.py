@@ -80,8 +80,7 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
-    "mq_process_up",  # test_processes
-    # tests/conformance/test_client_telemetry.py
+    "mq_process_up",  # test_processes; the next ones: tests/conformance/test_client_telemetry.py
     *(
         f"mq_client_{name}"
         for name in ("instances", "metric", "metric_left_out_series", "telemetry_refused_total")
