@@ -14,6 +14,7 @@ from tests.simulation.test_found import batch, code_of
 from tidelog import errors
 from tidelog.metadata.image.image import PartitionImage
 from tidelog.metadata.store import Put
+from tidelog.net.requester import Unreachable
 from tidelog.testing.metadata import Backup
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
@@ -93,8 +94,13 @@ async def values(cluster: Cluster) -> list[bytes]:
         if dict(cluster.replicas(NAME))[leader].state.knows_committed:
             break
         await asyncio.sleep(0.1)
-    found = await read_all(LeaderOf(cluster, NAME), cluster.random, NAME)
-    return [value for _, value in found.records]
+    for _ in range(20):
+        try:
+            found = await read_all(LeaderOf(cluster, NAME), cluster.random, NAME)
+        except Unreachable:
+            continue  # who leads was asked of a broker that is down
+        return [value for _, value in found.records]
+    raise AssertionError("no broker can be reached")
 
 
 async def led_apart_from_the_controller(cluster: Cluster) -> tuple[int, int]:
