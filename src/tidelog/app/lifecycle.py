@@ -176,6 +176,8 @@ class Broker:
         self._run(self._repair.run(), "repairing logs")
         await self._replicating.start()
         self._undo.push_async_callback(self._replicating.stop)
+        # Before: whoever still heard of a new leader would follow it, and append to logs that are being closed.
+        self._undo.push_async_callback(self._end_tasks)
         self._start_housekeeping()
         self._undo.push_async_callback(self._partitions.stop)
         self._undo.push_async_callback(self._share_shards.stop)

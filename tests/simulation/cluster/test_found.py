@@ -321,3 +321,28 @@ async def test_a_broker_stops_cleanly_while_the_store_is_away(random: Random) ->
     cluster.metadata.come_back()
     await cluster.restart(leader)
     assert await values(cluster) == sent(5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_follower_that_stops_does_not_fetch_what_its_disk_is_yet_to_take(
+    random: Random, seed: int
+) -> None:
+    """While it stops it hears that its leader is another one, or that it is out of the in-sync set itself."""
+    cluster = await started(random, {"min.insync.replicas": "2", "flush.messages": "1"})
+    await produce(cluster, *range(5))
+    await all_in_sync(cluster)
+    leader = await led(cluster)
+    stopping, _ = followers_of(leader)
+    cluster.machines[stopping].disk.run_delay_s_max = 1.0
+    stop = asyncio.create_task(cluster.stop(stopping))
+    sequence = 5
+    while not stop.done():
+        await produce(cluster, sequence, node=leader, acks=1)
+        sequence += 1
+        await asyncio.sleep(0.005)
+    await stop
+    assert "/data/.clean-shutdown" in cluster.machines[stopping].disk.files()
+    cluster.machines[stopping].disk.run_delay_s_max = 0.001
+    await cluster.restart(stopping)
+    await all_in_sync(cluster)
+    assert await values(cluster) == sent(sequence)

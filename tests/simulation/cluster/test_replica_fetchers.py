@@ -64,6 +64,6 @@ def test_what_catches_up_is_on_disk_before_there_is_much_of_it(monkeypatch: pyte
     monkeypatch.setattr(leader_fetchers, "UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES)
     monkeypatch.setattr(ReplicaFetcher, "_ask", checked)
     monkeypatch.setattr(ReplicaFetcher, "_write_out", seen)
-    for seed in range(4):
+    for seed in range(7):
         play(seed)
     assert written[True] > 20 and not written[False]
