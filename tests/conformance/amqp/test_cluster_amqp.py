@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from shutil import which
 
 import pika
 import pytest
@@ -15,8 +14,6 @@ from tests.conformance.amqp.servers import AmqpBroker
 from tests.conformance.amqp.taking import PERSISTENT, SECONDS_MAX, Taker, channel_closed, drained
 from tests.conformance.process import wait_until
 from tests.contract.etcd import Etcd
-
-pytestmark = pytest.mark.skipif(which("etcd") is None, reason="needs etcd")
 
 REPLICAS = {
     "default.replication.factor": "3",

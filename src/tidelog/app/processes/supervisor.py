@@ -10,7 +10,6 @@ import logging
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -226,4 +225,3 @@ class Supervisor:
 
 def say_ready(addresses: Ready) -> None:
     print(f"ready kafka={addresses.kafka} http={addresses.http} id={addresses.ids}", flush=True)
-    sys.stdout.flush()
