@@ -364,7 +364,8 @@ def test_the_cluster_has_one_min_isr(connection: Connection, topic: Any) -> None
 
     def shown(kind: int, resource: str) -> list[tuple[str | None, int]]:
         return [
-            (config.value, config.config_source) for config in describe(connection, kind, resource, [name]).configs
+            (config.value, config.config_source)
+            for config in describe(connection, kind, resource, [name]).configs
         ]
 
     node = str(connection.call("metadata", 12, topics=[]).brokers[0].node_id)

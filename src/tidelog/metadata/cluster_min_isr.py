@@ -34,7 +34,9 @@ def stored(image: Image, config: BrokerConfig) -> Swap | None:
     if MIN_ISR not in common.values:
         key = records.broker_config_key(None)
         swap.compare.append(Compare(key, common.revision))
-        swap.then.append(_put(key, {**common.values, MIN_ISR: str(config.topic_defaults.min_insync_replicas)}))
+        swap.then.append(
+            _put(key, {**common.values, MIN_ISR: str(config.topic_defaults.min_insync_replicas)})
+        )
     return swap if swap.then else None
 
 
@@ -48,7 +50,8 @@ def warn(image: Image, config: BrokerConfig) -> None:
     if MIN_ISR in config.given and str(own) != value:
         log.warning(
             "%s=%d in this broker's configuration has no effect: the cluster's value is %s. "
-            "To change it: tidelog configs set broker "" %s=%d",
+            "To change it: tidelog configs set broker "
+            " %s=%d",
             MIN_ISR,
             own,
             value,
