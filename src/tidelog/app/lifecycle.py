@@ -406,6 +406,7 @@ class Broker:
         self._gate = gate = Gate(
             lambda: access.authorizer, quotas, lambda: access.tenants, audit, lambda: topic
         )
+        self._gateway_rates = ConnectionQuotas(gate.quotas)
         gate.learned()
         keys = KeySource(around.clock)
         return Services(
@@ -451,7 +452,7 @@ class Broker:
         if amqp_listeners(self._given.listeners):
             from tidelog.gateways.amqp.server import AmqpServer
 
-            self._amqp = AmqpServer()
+            self._amqp = AmqpServer(self._connection_throttle_ms)
             self._undo.callback(self._amqp.stop_listening)
             bound |= self._amqp.bind(self._controller.config)
         if not self._around.http:
@@ -493,7 +494,6 @@ class Broker:
             self._tenant_storage,
             self._remote.figures,
         )
-        rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(
             services,
             self._unready,
@@ -503,8 +503,11 @@ class Broker:
             names,
             self._amqp,
             peer_tls(self._controller.config),
-            lambda host: rates.came_from(host, self._around.clock.monotonic_ms()),
+            self._connection_throttle_ms,
         )
+
+    def _connection_throttle_ms(self, host: str) -> int:
+        return self._gateway_rates.came_from(host, self._around.clock.monotonic_ms())
 
     def powerless(self) -> str | None:
         """Why this broker may not do its part for the others, or None."""
