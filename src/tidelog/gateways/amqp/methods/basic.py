@@ -11,6 +11,7 @@ from tidelog.gateways.amqp.consumer import QueueConsumer
 from tidelog.gateways.amqp.direct_reply import REPLY_TO
 from tidelog.gateways.amqp.methods.queue import readable
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, not_allowed, not_found
+from tidelog.gateways.amqp.topology.arguments import check_consumer_arguments
 
 CONSUMERS_MAX = 1000
 Fields = dict[str, Any]
@@ -47,6 +48,7 @@ async def consume(channel: Channel, fields: Fields) -> None:
         _consume_replies(channel, fields)
         return
     queue = readable(channel, fields["queue"])
+    check_consumer_arguments(queue, declarer.vhost, fields["arguments"])
     if len(channel.consumers) >= CONSUMERS_MAX:
         raise not_allowed(f"reached maximum ({CONSUMERS_MAX}) of consumers per channel")
     tag = fields["consumer_tag"] or _new_tag()
@@ -69,6 +71,7 @@ async def consume(channel: Channel, fields: Fields) -> None:
         no_ack=fields["no_ack"],
         exclusive=fields["exclusive"],
         prefetch=channel.prefetch,
+        arguments=fields["arguments"],
         settled=channel.keep,
     )
     channel.consumers[tag] = consumer
@@ -76,6 +79,8 @@ async def consume(channel: Channel, fields: Fields) -> None:
     if not fields["no_wait"]:
         channel.send("basic.consume-ok", consumer_tag=tag)
     consumer.start()
+    if consumer.can_take():
+        channel.ready(consumer)
 
 
 async def cancel(channel: Channel, fields: Fields) -> None:
