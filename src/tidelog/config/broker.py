@@ -212,6 +212,7 @@ class BrokerConfig:
     socket_send_buffer_bytes: int = 102_400
     super_users: str = ""
     telemetry_max_bytes: int = 1_048_576
+    tidelog_amqp_disk_free_bytes_min: int = 50_000_000
     tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
     tidelog_connection_stalled_ms: int = 60_000
