@@ -194,7 +194,7 @@ def test_values_that_need_a_conversion_are_left_to_spark(
         ),
         (
             "INSERT INTO s SELECT * FROM plian",
-            "line 1, column 29: there is no stream, table or topic 'ra': did you mean 'raw'?",
+            "line 1, column 29: there is no stream, table or topic 'plian': did you mean 'plain'?",
         ),
     ],
 )
