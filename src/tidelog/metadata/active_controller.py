@@ -2,8 +2,8 @@
 
 Every broker runs an ActiveController.  When the key is free, the broker tries to take it, bound to the broker's lease.
 While the broker holds the key, it stores what `elections` decides after every change, adds replicas to internal topics that
-were created while few brokers ran, and gives leadership back to preferred replicas from time to time.  Every write is conditional on the controller's key and on the states from which
-it was decided."""
+were created while few brokers ran, and gives leadership back to preferred replicas from time to time.  Every write is
+conditional on the controller's key and on the states from which it was decided."""
 
 from __future__ import annotations
 
