@@ -28,6 +28,7 @@ UPWARD = {
     ("_speed/wire/delayed_produce.pyx", "wrote"),
     ("_speed/wire/unchanged_partitions.pyx", "in_sync"),
 }
+NATIVE_LINES_MAX = 530
 _IMPORT = re.compile(r"^\s*(?:from|c?import)\s+(tidelog(?:\.\w+)*)", re.MULTILINE)
 _UPWARD = re.compile(r"\(\s*<\s*object\s*>\s*(?:[^()]|\([^()]*\))*\)\s*\.\s*(\w+)")
 
@@ -42,6 +43,15 @@ def test_native_modules_import_what_is_below_them(path: Path) -> None:
         assert package == "_speed" or (there is not None and there < here), (
             f"{path.name} must not import {name}"
         )
+
+
+def test_native_files_fit_their_reader() -> None:
+    long = {
+        path.relative_to(SOURCE).as_posix(): count
+        for path in NATIVE
+        if (count := path.read_text().count("\n")) > NATIVE_LINES_MAX
+    }
+    assert not long, "two nouns in one file?"
 
 
 def test_native_modules_call_nothing_above_them_by_name() -> None:

@@ -1,4 +1,4 @@
-"""Cycles of imports, classes with what they inherit, names of classes, sizes of tests.
+"""Cycles of imports, classes with what they inherit (also from native classes), names of classes, sizes of tests.
 
 Each rule has a list of what broke it when the rule was made.  The lists may only become shorter: a test fails for what
 is new, and for what is mended and still on a list."""
@@ -17,7 +17,7 @@ CYCLES = [
 ]
 
 # Classes with more methods than METHODS_MAX when inherited ones count, and how many they may have.
-LARGE = {"Admin": 55, "Consumer": 36}
+LARGE = {"Admin": 55, "Consumer": 36, "OutgoingBatch": 34}
 
 # Names that several classes have, with the reason.  The asyncio client and the blocking one have the same names, in
 # `tidelog.aio` and in `tidelog`; a user imports one of them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from heapq import heappop, heappush
@@ -320,11 +320,7 @@ class Controller:
                     record = elections.elect_preferred(partition, live)
                 return None, _put_state(topic.id, partition.index, record, partition.revision)
 
-            try:
-                await self._swap(attempt)
-                outcome[name] = None
-            except errors.TidelogError as problem:
-                outcome[name] = problem
+            outcome[name] = await _refusal(self._swap(attempt))
         return outcome
 
     async def move_partitions(
@@ -349,11 +345,7 @@ class Controller:
                     return None, Swap([], [])
                 return None, _put_state(topic.id, partition.index, record, partition.revision)
 
-            try:
-                await self._swap(attempt)
-                outcome[name] = None
-            except errors.TidelogError as problem:
-                outcome[name] = problem
+            outcome[name] = await _refusal(self._swap(attempt))
         return outcome
 
     async def change_in_sync(self, changes: Sequence[InSyncChange]) -> None:
@@ -515,3 +507,12 @@ def _put_state(topic_id: UUID, index: int, record: PartitionRecord, revision: in
 
 def _batches(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     return (items[at : at + size] for at in range(0, len(items), size))
+
+
+async def _refusal(change: Awaitable[None]) -> errors.TidelogError | None:
+    """The error of a change, None for success."""
+    try:
+        await change
+    except errors.TidelogError as problem:
+        return problem
+    return None

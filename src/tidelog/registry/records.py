@@ -108,15 +108,7 @@ def _stored_body(stored: SchemaVersion) -> dict[str, Any]:
     schema = stored.schema
     body: dict[str, Any] = {"subject": stored.subject, "version": stored.version, "id": stored.id}
     body["md5"] = base64.b64encode(schema.fingerprint).decode()
-    if schema.type != "AVRO":
-        body["schemaType"] = schema.type
-    if schema.references:
-        body["references"] = [reference.body() for reference in schema.references]
-    if schema.metadata is not None:
-        body["metadata"] = schema.metadata
-    if schema.rule_set is not None:
-        body["ruleSet"] = schema.rule_set
-    return {**body, "schema": schema.text, "deleted": stored.deleted}
+    return {**body, **schema.optional_fields, "schema": schema.text, "deleted": stored.deleted}
 
 
 def _stored(key: SchemaKey, given: dict[str, Any]) -> SchemaVersion:

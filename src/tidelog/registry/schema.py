@@ -52,6 +52,20 @@ class Schema:
         ).digest()
 
     @property
+    def optional_fields(self) -> dict[str, Any]:
+        """The fields of the schema's JSON that stand there only if they differ from the default."""
+        fields: dict[str, Any] = {}
+        if self.type != AVRO:
+            fields["schemaType"] = self.type
+        if self.references:
+            fields["references"] = [reference.body() for reference in self.references]
+        if self.metadata is not None:
+            fields["metadata"] = self.metadata
+        if self.rule_set is not None:
+            fields["ruleSet"] = self.rule_set
+        return fields
+
+    @property
     def guid(self) -> str:
         return str(UUID(bytes=self.fingerprint))
 

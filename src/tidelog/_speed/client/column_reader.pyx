@@ -12,16 +12,13 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from tidelog._speed.log.crc32c cimport crc32c_update, crc_prepare
 from tidelog._speed.log cimport batch
 from tidelog._speed.log.records cimport RECORD_SIZE_MIN, Cut, cut_record, skip_bytes, wrapping_add
 from tidelog._speed.log.pooled_buffer cimport LARGE, PooledBuffer, give_spare, take_spare
 
 from tidelog._speed.log.records import BadRecord
 from tidelog.errors import CorruptMessage, InvalidRecord
-
-cdef extern from "crc32c.h":
-    void crc_prepare()
-    uint32_t crc32c_update(uint32_t value, const uint8_t* data, size_t size) nogil
 
 crc_prepare()
 

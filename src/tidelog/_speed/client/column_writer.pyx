@@ -7,7 +7,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from tidelog._speed.client.delivery cimport Growing
-from tidelog._speed.client.intake cimport RECORD_OVERHEAD, Intake, Lane, Parts, Route
+from tidelog._speed.client.intake cimport RECORD_OVERHEAD, Intake, Lane, Parts, TopicLanes
 from tidelog._speed.log.records cimport put_varlong, varlong_size
 
 from tidelog.errors import InvalidRecord, MessageTooLarge
@@ -162,7 +162,7 @@ cdef class Rows:
         """Up to `rows_max` rows; fewer when memory is full: then `needs` is what the next row takes.
 
         False when the topic is not known, or the producer does not take records now."""
-        cdef Route route
+        cdef TopicLanes route
         cdef Parts parts
         cdef int64_t size = 0
         cdef int64_t row = self.sent
@@ -230,7 +230,7 @@ cdef class Rows:
                 stay = 0
         return True
 
-    cdef Lane _lane(self, Intake intake, Route route, int64_t row, Parts* parts, int64_t size):
+    cdef Lane _lane(self, Intake intake, TopicLanes route, int64_t row, Parts* parts, int64_t size):
         cdef bytes key = None
         partition = self._partition if self._partitions is None else self._partitions[row]
         if intake._kind == 3 and parts.key_size >= 0:

@@ -5,11 +5,9 @@ the batch, nothing done in Python on the way.
 `tidelog._speed.log.records.read`, which says what is wrong with them."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from tidelog._speed.log.records cimport RECORD_SIZE_MIN, Cut, cut_record, skip_bytes, wrapping_add
+from tidelog._speed.log.records cimport RECORD_SIZE_MIN, Cut, cut_record, headers_of, slice_of, wrapping_add
 
 from tidelog._speed.log.records import read as explain
 
@@ -82,28 +80,6 @@ cdef class Record:
             f"timestamp={self.timestamp}, timestamp_type={self.timestamp_type!r}, key={self.key!r}, "
             f"value={self.value!r}, headers={self.headers!r})"
         )
-
-
-cdef inline object slice_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t size):
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data + at, size)
-
-
-cdef tuple headers_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_t count):
-    """Only for headers that `cut_record` has been through."""
-    cdef list pairs = []
-    cdef Py_ssize_t name = 0
-    cdef Py_ssize_t name_size = 0
-    cdef Py_ssize_t value = 0
-    cdef Py_ssize_t value_size = 0
-    cdef int32_t i
-    for i in range(count):
-        at = skip_bytes(data, at, end, &name, &name_size)
-        at = skip_bytes(data, at, end, &value, &value_size)
-        pairs.append((
-            PyUnicode_DecodeUTF8(<const char*>data + name, name_size, b"replace"),
-            slice_of(data, value, value_size),
-        ))
-    return tuple(pairs)
 
 
 def read(

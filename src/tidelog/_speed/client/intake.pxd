@@ -27,7 +27,7 @@ cdef class Lane:
     cdef public Growing open
     cdef Growing put(self, Intake intake, Parts* parts, int64_t taken, int64_t size_max)
 
-cdef class Route:
+cdef class TopicLanes:
     cdef readonly object topic
     cdef readonly list lanes
     cdef readonly list led
@@ -52,5 +52,5 @@ cdef class Intake:
     cdef object _now_ms
     cdef object _partitioner
     cdef int _kind
-    cdef Lane lane_for(self, Route route, Parts* parts, bytes key, object partition, int64_t size)
+    cdef Lane lane_for(self, TopicLanes route, Parts* parts, bytes key, object partition, int64_t size)
     cdef int64_t now_ms(self) except? -1

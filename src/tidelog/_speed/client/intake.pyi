@@ -47,7 +47,7 @@ class Lane:
     def drop(self, batch: OutgoingBatch) -> None:
         """Takes it out, wherever it waits."""
 
-class Route:
+class TopicLanes:
     """The lanes of one topic, as its metadata was when this was made; `led`: partitions that have a leader."""
 
     def __init__(self, topic: Topic, lanes: list[Lane], led: list[int], turn: int = 0) -> None: ...
@@ -78,7 +78,7 @@ class Intake:
         grown_bytes_max: int = 0,
     ) -> None: ...
     @property
-    def routes(self) -> dict[str, Route]: ...
+    def routes(self) -> dict[str, TopicLanes]: ...
     @property
     def fresh(self) -> list[OutgoingBatch]: ...
     @property

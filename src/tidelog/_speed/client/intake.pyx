@@ -136,7 +136,7 @@ cdef inline int put_in(Growing batch, Parts* parts) except -1:
     )
 
 
-cdef class Route:
+cdef class TopicLanes:
     """The lanes of one topic, as its metadata was when this was made."""
 
     def __init__(self, topic, list lanes not None, list led not None, Py_ssize_t turn=0):
@@ -191,7 +191,7 @@ cdef class Intake:
 
     def take(self, topic, value, key, headers, timestamp, partition, bint paid=False):
         cdef PyObject* route_at
-        cdef Route route
+        cdef TopicLanes route
         cdef Lane lane
         cdef Delivery sent
         cdef Growing batch
@@ -203,7 +203,7 @@ cdef class Intake:
         route_at = PyDict_GetItem(self.routes, topic)
         if route_at == NULL:
             return None
-        route = <Route>route_at
+        route = <TopicLanes>route_at
         value_bytes = content("value", value)
         key_bytes = content("key", key)
         header_bytes = encode_headers(headers) if headers else NO_HEADERS
@@ -246,7 +246,7 @@ cdef class Intake:
         clock_gettime(CLOCK_REALTIME, &now)
         return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
-    cdef Lane lane_for(self, Route route, Parts* parts, bytes key, object partition, int64_t size):
+    cdef Lane lane_for(self, TopicLanes route, Parts* parts, bytes key, object partition, int64_t size):
         """`key` is for a partitioner of the user's own; None when there is no such partition."""
         cdef int64_t index
         cdef Py_ssize_t count = len(route.lanes)

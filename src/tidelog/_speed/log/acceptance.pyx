@@ -14,12 +14,8 @@ from tidelog._speed.log.batch cimport (
     get_int32,
     read_header,
 )
+from tidelog._speed.log.crc32c cimport crc32c_update, crc_prepare
 from tidelog._speed.log.records cimport RECORD_SIZE_MIN, RecordsSummary, check_loop
-
-
-cdef extern from "crc32c.h":
-    void crc_prepare()
-    uint32_t crc32c_update(uint32_t value, const uint8_t* data, size_t size) nogil
 
 
 crc_prepare()

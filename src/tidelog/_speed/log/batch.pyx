@@ -4,10 +4,7 @@ Bounds are checked before every read: input comes from the network and from disk
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-
-cdef extern from "crc32c.h":
-    void crc_prepare()
-    uint32_t crc32c_update(uint32_t value, const uint8_t* data, size_t size) nogil
+from tidelog._speed.log.crc32c cimport crc32c_update, crc_prepare
 
 
 crc_prepare()

@@ -6,17 +6,13 @@ CRCs are checked first: a damaged batch must never get a fresh CRC."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from tidelog._speed.log.crc32c cimport crc32c_update, crc_prepare
 from tidelog._speed.log cimport batch
 from tidelog._speed.log.keymap cimport KeyMap
 from tidelog._speed.log.records cimport (
     RECORD_SIZE_MIN, Cut, cut_record, put_varlong, varlong_size, wrapping_add, wrapping_subtract
 )
 from tidelog._speed.log.writer cimport seal_batch
-
-
-cdef extern from "crc32c.h":
-    void crc_prepare()
-    uint32_t crc32c_update(uint32_t value, const uint8_t* data, size_t size) nogil
 
 
 crc_prepare()

@@ -3,6 +3,8 @@
 Every native loop over records (reading, checking, compaction) goes through `cut_record`, so bounds are checked in
 one place.  Errors are negative codes; `records.pyx` turns them into exceptions."""
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
@@ -192,3 +194,25 @@ cdef inline Py_ssize_t cut_record(
         if at != last:
             return BAD_SIZE
     return last
+
+
+cdef inline object slice_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data + at, size)
+
+
+cdef inline tuple headers_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_t count):
+    """The headers of a record that `cut_record` has cut with `headers_too`."""
+    cdef list pairs = []
+    cdef Py_ssize_t name = 0
+    cdef Py_ssize_t name_size = 0
+    cdef Py_ssize_t value = 0
+    cdef Py_ssize_t value_size = 0
+    cdef int32_t i
+    for i in range(count):
+        at = skip_bytes(data, at, end, &name, &name_size)
+        at = skip_bytes(data, at, end, &value, &value_size)
+        pairs.append((
+            PyUnicode_DecodeUTF8(<const char*>data + name, name_size, b"replace"),
+            slice_of(data, value, value_size),
+        ))
+    return tuple(pairs)

@@ -5,8 +5,6 @@ The loops work on the decompressed records section (what follows the 61-byte hea
 
 cimport cython
 from cpython cimport array
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from tidelog._speed.log.batch cimport get_int32
@@ -296,28 +294,6 @@ def columns(const uint8_t[::1] data, int32_t count, int64_t base_offset, int64_t
     if at != size:
         raise problem(LEFT_OVER, -1, count)
     return tuple(made)
-
-
-cdef inline object slice_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t size):
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data + at, size)
-
-
-cdef tuple headers_of(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int32_t count):
-    """Only for headers that `cut_record` has been through."""
-    cdef list pairs = []
-    cdef Py_ssize_t name = 0
-    cdef Py_ssize_t name_size = 0
-    cdef Py_ssize_t value = 0
-    cdef Py_ssize_t value_size = 0
-    cdef int32_t i
-    for i in range(count):
-        at = skip_bytes(data, at, end, &name, &name_size)
-        at = skip_bytes(data, at, end, &value, &value_size)
-        pairs.append((
-            PyUnicode_DecodeUTF8(<const char*>data + name, name_size, b"replace"),
-            slice_of(data, value, value_size),
-        ))
-    return tuple(pairs)
 
 
 def read(

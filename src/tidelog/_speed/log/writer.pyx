@@ -6,15 +6,11 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
+from tidelog._speed.log.crc32c cimport crc32c_update, crc_prepare
 from tidelog._speed.log cimport batch
 from tidelog._speed.log.records cimport put_varlong, varlong_size, wrapping_subtract
 from tidelog._speed.log.pooled_buffer cimport LARGE, give_spare, take_spare
 from tidelog.errors import InvalidRecord, MessageTooLarge
-
-
-cdef extern from "crc32c.h":
-    void crc_prepare()
-    uint32_t crc32c_update(uint32_t value, const uint8_t* data, size_t size) nogil
 
 
 crc_prepare()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog._speed.client.intake import Intake, Route
+from tidelog._speed.client.intake import Intake, TopicLanes
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.topology import NO_LEADER, Topic, Topology
 from tidelog.client.errors import ClientClosed
@@ -81,7 +81,7 @@ class RecordAccumulator:
         ]
         choice = led or [partition_metadata.index for partition_metadata in topic.partitions]
         turn = self._cluster.environment.random.randrange(len(choice))
-        self.intake.routes[topic.name] = Route(topic, lanes, choice, turn)
+        self.intake.routes[topic.name] = TopicLanes(topic, lanes, choice, turn)
 
     def follow(self) -> None:
         """Renews the routes of topics whose metadata have changed: partitions were added, leaders were lost."""

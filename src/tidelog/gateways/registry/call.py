@@ -99,27 +99,17 @@ class Call(NamedTuple):
         return otherwise if number < 0 else number
 
 
-def told_schema(schema: Schema, text: str | None = None) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    if schema.type != "AVRO":
-        body["schemaType"] = schema.type
-    if schema.references:
-        body["references"] = [reference.body() for reference in schema.references]
-    if schema.metadata is not None:
-        body["metadata"] = schema.metadata
-    if schema.rule_set is not None:
-        body["ruleSet"] = schema.rule_set
-    body["schema"] = schema.text if text is None else text
-    return body
+def schema_json(schema: Schema, text: str | None = None) -> dict[str, Any]:
+    return {**schema.optional_fields, "schema": schema.text if text is None else text}
 
 
-def told_version(stored: SchemaVersion, text: str | None = None) -> dict[str, Any]:
+def version_json(stored: SchemaVersion, text: str | None = None) -> dict[str, Any]:
     body = {
         "subject": stored.subject,
         "version": stored.version,
         "id": stored.id,
         "guid": stored.schema.guid,
-        **told_schema(stored.schema, text),
+        **schema_json(stored.schema, text),
     }
     if stored.deleted:
         body["deleted"] = True

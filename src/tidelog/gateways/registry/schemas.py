@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.gateways.registry.call import Call, Plain, told_schema, told_version
+from tidelog.gateways.registry.call import Call, Plain, schema_json, version_json
 from tidelog.gateways.registry.subjects import SUBJECTS_MAX, formatted, matches
 from tidelog.registry import decisions
 from tidelog.registry.records import SchemaVersion
@@ -33,7 +33,7 @@ async def schemas(call: Call) -> Any:
                 stored_versions += versions[-1:] if latest_only else versions
         return stored_versions
 
-    return [told_version(version) for version in call.page(await call.registry.read(ask), SCHEMAS_MAX)]
+    return [version_json(version) for version in call.page(await call.registry.read(ask), SCHEMAS_MAX)]
 
 
 def _id(call: Call) -> int:
@@ -82,10 +82,10 @@ async def by_id(call: Call) -> Any:
             return formatted(state, formats, stored, call), id_max
 
         (stored, text), id_max = await call.registry.understand(understand)
-        body = told_schema(stored.schema, text)
+        body = schema_json(stored.schema, text)
     else:
         stored, id_max = await call.registry.read(ask)
-        body = told_schema(stored.schema)
+        body = schema_json(stored.schema)
     body["guid"] = stored.schema.guid
     if with_max:
         body["maxId"] = id_max
@@ -133,9 +133,9 @@ async def by_guid(call: Call) -> Any:
 
     if not call.query.get("format"):
         stored = await call.registry.read(ask)
-        return {**told_schema(stored.schema), "guid": guid}
+        return {**schema_json(stored.schema), "guid": guid}
     stored, text = await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call))
-    return {**told_schema(stored.schema, text), "guid": guid}
+    return {**schema_json(stored.schema, text), "guid": guid}
 
 
 async def ids_of_guid(call: Call) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.gateways.registry.call import Call, Plain, told_version
+from tidelog.gateways.registry.call import Call, Plain, version_json
 from tidelog.registry import decisions
 from tidelog.registry.formats import Formats
 from tidelog.registry.records import SchemaVersion
@@ -64,8 +64,8 @@ async def version(call: Call) -> Any:
         return decisions.version_of(state, without_alias(state, call.subject), wanted, deleted)
 
     if not call.query.get("format"):
-        return told_version(await call.registry.read(ask))
-    return told_version(*await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call)))
+        return version_json(await call.registry.read(ask))
+    return version_json(*await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call)))
 
 
 def formatted(
@@ -109,7 +109,7 @@ async def look_up(call: Call) -> Any:
         stored = decisions.look_up(state, formats, subject, given, normalize, deleted)
         return formatted(state, formats, stored, call) if call.query.get("format") else (stored, None)
 
-    return told_version(*await call.registry.understand(ask))
+    return version_json(*await call.registry.understand(ask))
 
 
 async def with_metadata(call: Call, keys: list[str], values: list[str]) -> Any:
@@ -128,8 +128,8 @@ async def with_metadata(call: Call, keys: list[str], values: list[str]) -> Any:
         raise schema_not_found()
 
     if not call.query.get("format"):
-        return told_version(await call.registry.read(ask))
-    return told_version(*await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call)))
+        return version_json(await call.registry.read(ask))
+    return version_json(*await call.registry.understand(lambda s, f: formatted(s, f, ask(s), call)))
 
 
 async def delete_subject(call: Call) -> Any:

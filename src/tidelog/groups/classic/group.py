@@ -7,7 +7,7 @@ Pure.  `rebalance` moves a group from state to state; `coordinator` drives it.""
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog import errors
 from tidelog.coordination.records import CoordinatorRecord
@@ -17,7 +17,11 @@ from tidelog.groups.group import CLASSIC, CheckPartition
 from tidelog.wire.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
+    from tidelog.groups.consumer.group import ConsumerGroup
     from tidelog.groups.state_machine import GroupStateMachine
+    from tidelog.groups.streams.group import StreamsGroup
+
+ReplacingGroup = TypeVar("ReplacingGroup", "ConsumerGroup", "StreamsGroup")
 
 UNKNOWN_TIME = -1
 
@@ -287,3 +291,17 @@ def replay_group(
     if not isinstance(group, ClassicGroup):
         group = machine.groups[key.group] = ClassicGroup(key.group)
     group.recorded_as(value)
+
+
+def replayed_group(
+    machine: GroupStateMachine, group_id: str, value: object, group_type: type[ReplacingGroup]
+) -> ReplacingGroup | None:
+    """The group that a record of a newer protocol is about.  The record creates the group if there is none, or replaces a
+    classic group; a tombstone creates nothing."""
+    group = machine.groups.get(group_id)
+    if isinstance(group, group_type):
+        return group
+    if value is None or not (group is None or isinstance(group, ClassicGroup)):
+        return None
+    created = machine.groups[group_id] = group_type(group_id)
+    return created

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.coordination.records import CoordinatorRecord
-from tidelog.groups.classic.group import ClassicGroup
+from tidelog.groups.classic.group import replayed_group
 from tidelog.groups.consumer.assignors import Partitions
 from tidelog.groups.consumer.member import (
     LEFT_EPOCH,
@@ -336,21 +336,11 @@ CONSUMER_RECORDS: tuple[type, ...] = (
     ConsumerGroupRegularExpressionKey,
 )
 
-# Replays.  A record creates its group if there is none, or replaces a classic group; a tombstone creates nothing.
-
-
-def _found(machine: GroupStateMachine, group_id: str, value: object) -> ConsumerGroup | None:
-    group = machine.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
-        return group
-    if value is None or not (group is None or isinstance(group, ClassicGroup)):
-        return None
-    made = machine.groups[group_id] = ConsumerGroup(group_id)
-    return made
+# Replays
 
 
 def replay_consumer_record(machine: GroupStateMachine, key: Any, value: Any, producer_id: int) -> None:
-    group = _found(machine, key.group_id, value)
+    group = replayed_group(machine, key.group_id, value, ConsumerGroup)
     if group is not None:
         take_record(group, key, value)
         if value is None and isinstance(key, ConsumerGroupMetadataKey):

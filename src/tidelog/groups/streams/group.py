@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.coordination.records import CoordinatorRecord
-from tidelog.groups.classic.group import ClassicGroup
+from tidelog.groups.classic.group import replayed_group
 from tidelog.groups.group import STREAMS, CheckPartition
 from tidelog.groups.streams.internal_topics import ConfiguredTopology
 from tidelog.groups.streams.member import (
@@ -242,21 +242,11 @@ def streams_target_epoch_entry(group: str, epoch: int, now_ms: int) -> Coordinat
     )
 
 
-# Replays.  A record creates its group if there is none, or replaces a classic group; a tombstone creates nothing.
-
-
-def _found(machine: GroupStateMachine, group_id: str, value: object) -> StreamsGroup | None:
-    group = machine.groups.get(group_id)
-    if isinstance(group, StreamsGroup):
-        return group
-    if value is None or not (group is None or isinstance(group, ClassicGroup)):
-        return None
-    made = machine.groups[group_id] = StreamsGroup(group_id)
-    return made
+# Replays
 
 
 def _replay_streams_record(machine: GroupStateMachine, key: Any, value: Any, producer_id: int) -> None:
-    group = _found(machine, key.group_id, value)
+    group = replayed_group(machine, key.group_id, value, StreamsGroup)
     if group is not None:
         take_streams_record(group, key, value)
         if value is None and isinstance(key, StreamsGroupMetadataKey):

@@ -231,13 +231,7 @@ class _SqlParser:
     def _create(self) -> Statement:
         self._need("CREATE")
         replace = self._take("OR", "REPLACE")
-        kind: RelationKind
-        if self._take("STREAM"):
-            kind = "stream"
-        elif self._take("TABLE"):
-            kind = "table"
-        else:
-            raise self._wrong("CREATE STREAM or CREATE TABLE")
+        kind = self._relation_kind("CREATE")
         exists = self._take("IF", "NOT", "EXISTS")
         name = self._name(f"the {kind}")
         columns, key = self._columns() if self._word() == "(" else ((), None)
@@ -331,15 +325,16 @@ class _SqlParser:
         self._end()
         return Terminate(None if name.upper() == "ALL" else name)
 
+    def _relation_kind(self, verb: str) -> RelationKind:
+        if self._take("STREAM"):
+            return "stream"
+        if self._take("TABLE"):
+            return "table"
+        raise self._wrong(f"{verb} STREAM or {verb} TABLE")
+
     def _drop(self) -> Statement:
         self.at += 1
-        kind: RelationKind
-        if self._take("STREAM"):
-            kind = "stream"
-        elif self._take("TABLE"):
-            kind = "table"
-        else:
-            raise self._wrong("DROP STREAM or DROP TABLE")
+        kind = self._relation_kind("DROP")
         exists = self._take("IF", "EXISTS")
         name = self._name(f"the {kind}")
         delete = self._take("DELETE", "TOPIC")

@@ -52,17 +52,22 @@ SECTIONS = (
 )
 
 
+def _head(title: str, *more: Child) -> Child:
+    return h.head(
+        h.meta(charset="utf-8"),
+        h.meta(name="viewport", content="width=device-width, initial-scale=1"),
+        h.meta(name="color-scheme", content="light dark"),
+        h.title(f"{title} · Tidelog"),
+        h.link(rel="icon", href="/console/static/icon.svg"),
+        h.link(rel="stylesheet", href="/console/static/console.css"),
+        *more,
+    )
+
+
 def bare_page(request: Request, title: str, *body: Child, status: int = 200) -> Response:
     """A page that shows nothing of the cluster, for people who have not logged in."""
     document = h.html(
-        h.head(
-            h.meta(charset="utf-8"),
-            h.meta(name="viewport", content="width=device-width, initial-scale=1"),
-            h.meta(name="color-scheme", content="light dark"),
-            h.title(f"{title} · Tidelog"),
-            h.link(rel="icon", href="/console/static/icon.svg"),
-            h.link(rel="stylesheet", href="/console/static/console.css"),
-        ),
+        _head(title),
         h.body(h.main(h.h1(title), joined(body), id="page", tabindex="-1")),
         lang="en",
     )
@@ -84,15 +89,7 @@ def page(
     message = request.cookies.get(MESSAGE_COOKIE)
     theme = request.cookies.get(THEME_COOKIE)
     document = h.html(
-        h.head(
-            h.meta(charset="utf-8"),
-            h.meta(name="viewport", content="width=device-width, initial-scale=1"),
-            h.meta(name="color-scheme", content="light dark"),
-            h.title(f"{title} · Tidelog"),
-            h.link(rel="icon", href="/console/static/icon.svg"),
-            h.link(rel="stylesheet", href="/console/static/console.css"),
-            h.script(src="/console/static/console.js", defer=True),
-        ),
+        _head(title, h.script(src="/console/static/console.js", defer=True)),
         h.body(
             h.a("Skip to main content", href="#page", class_="skip"),
             _navigation(request, place),
