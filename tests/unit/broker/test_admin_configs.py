@@ -245,7 +245,7 @@ async def test_settings_of_one_broker_win_over_those_of_all(random: Random) -> N
         (BROKER, "1", ("message.max.bytes", SET, "-1"), "INVALID_REQUEST"),
         (BROKER, "1", ("log.retention.ms", SET, "0"), "INVALID_REQUEST"),
         (BROKER, "1", ("log.roll.ms", SET, "0"), "INVALID_REQUEST"),
-        (BROKER, "1", ("config.providers", SET, "file"), "INVALID_CONFIG"),
+        (BROKER, "1", ("config.providers", SET, "file"), "INVALID_REQUEST"),
         (BROKER, "1", ("log.cleaner.threads", SET, "2"), "NONE"),
         (BROKER, "1", ("no.such", SET, "1"), "INVALID_CONFIG"),
         (BROKER, "1", ("num.partitions", DELETE, None), "NONE"),

@@ -17,6 +17,7 @@ from tidelog.gateways.amqp.channel import Channel
 from tidelog.gateways.amqp.handshake import Handshake
 from tidelog.gateways.amqp.methods.publish import Content, begin, published
 from tidelog.gateways.amqp.methods.table import HANDLERS
+from tidelog.gateways.amqp.pacing import Pacing
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault, not_allowed
 from tidelog.gateways.amqp.rights import Rights
 from tidelog.gateways.amqp.services import AmqpServices
@@ -48,10 +49,7 @@ HANDSHAKE_S_MAX = 10.0
 CLOSING_S_MAX = 10.0
 ENDING = "the end of an AMQP connection"
 FIRST_FRAME_BYTES_MAX = 8192
-WAITING_FRAMES_MAX = 1000
 UNSENT_BYTES_MAX = 1 << 20
-UNSTORED_BYTES_MAX = 16 << 20
-UNSTORED_MAX = 20_000
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -81,10 +79,7 @@ class AmqpConnection(asyncio.Protocol):
         self._contents: dict[int, Content] = {}
         self._closing = False
         self._resumed = asyncio.Event()
-        self._unstored_bytes = 0
-        self._unstored = 0
-        self._paused = False
-        self._throttled_until = 0.0
+        self.pacing = Pacing(self)
         self._heard = self._spoken = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -112,6 +107,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.writable = False
+        for channel in self.channels.values():
+            channel.consumers_blocked()
 
     def resume_writing(self) -> None:
         self.writable = True
@@ -129,12 +126,16 @@ class AmqpConnection(asyncio.Protocol):
         while not self.writable:
             await self._resumed.wait()
 
-    def publishing(self, size: int) -> None:
-        """So many bytes more wait to be stored; negative: fewer."""
-        self._unstored_bytes += size
-        self._unstored += 1 if size >= 0 else -1
-        if self._paused:
-            self._pace()
+    @property
+    def waiting_frames(self) -> int:
+        return len(self._frames)
+
+    def read(self, now: bool) -> bool:
+        """Goes on reading, or stops; false when the connection ends anyway."""
+        if self._transport.is_closing():
+            return False
+        (self._transport.resume_reading if now else self._transport.pause_reading)()
+        return True
 
     def data_received(self, data: bytes) -> None:
         self._heard = asyncio.get_running_loop().time()
@@ -154,11 +155,9 @@ class AmqpConnection(asyncio.Protocol):
         if quotas.active and self.opened:
             throttle_ms = quotas.charge_produce(self.session, len(data))
             if throttle_ms:
-                loop = asyncio.get_running_loop()
-                self._throttled_until = loop.time() + throttle_ms / 1000
-                loop.call_later(throttle_ms / 1000, self._pace)
+                self.pacing.throttled(throttle_ms)
         self._serve()
-        self._pace()
+        self.pacing.pace()
 
     def _begin(self) -> bool:
         if not PROTOCOL_HEADER.startswith(self._start[: len(PROTOCOL_HEADER)]):
@@ -172,18 +171,6 @@ class AmqpConnection(asyncio.Protocol):
         self._handshake = Handshake(self)
         self._handshake.start()
         return True
-
-    def _pace(self) -> None:
-        """Reads on, or not: frames that wait, messages that are not stored yet, and quotas are bounded."""
-        paused = (
-            len(self._frames) > WAITING_FRAMES_MAX
-            or self._unstored_bytes > UNSTORED_BYTES_MAX
-            or self._unstored > UNSTORED_MAX
-            or asyncio.get_running_loop().time() < self._throttled_until
-        )
-        if paused != self._paused and not self._transport.is_closing():
-            self._paused = paused
-            (self._transport.pause_reading if paused else self._transport.resume_reading)()
 
     # Frames
 
@@ -206,7 +193,7 @@ class AmqpConnection(asyncio.Protocol):
         finally:
             self._busy = None
         self._serve()
-        self._pace()
+        self.pacing.pace()
 
     def _refused(self, number: int, problem: Exception) -> None:
         if isinstance(problem, AmqpError):
@@ -295,6 +282,7 @@ class AmqpConnection(asyncio.Protocol):
             return None
         if name == "basic.publish":
             self._contents[number] = begin(channel, method.fields)
+            self.pacing.publishes()
             return None
         handler = HANDLERS.get(name)
         if handler is None:
@@ -370,7 +358,7 @@ class AmqpConnection(asyncio.Protocol):
     def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        if now - self._heard > 2 * self.heartbeat_s and not self._paused:
+        if now - self._heard > 2 * self.heartbeat_s and not self.pacing.paused:
             sparing.warning(
                 self.host,
                 "closing the connection of %s: no heartbeat for %d s",
@@ -410,6 +398,7 @@ class AmqpConnection(asyncio.Protocol):
         self._closing = True
         self.writable = True
         self._resumed.set()
+        self.pacing.ended()
         if self._timer is not None:
             self._timer.cancel()
         self._frames.clear()

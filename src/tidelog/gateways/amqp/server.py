@@ -17,6 +17,7 @@ from tidelog.broker.session import Session
 from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners, amqp_logs_in
 from tidelog.gateways.amqp.active_consumers import ActiveConsumers
+from tidelog.gateways.amqp.alarms import Alarms
 from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
 from tidelog.gateways.amqp.consumer import QueueConsumer
 from tidelog.gateways.amqp.dead_letter_routes import DeadLetterRoutes
@@ -31,6 +32,7 @@ from tidelog.logs import SparingLog
 from tidelog.metadata.store import Delete, MetadataStore, Put
 from tidelog.net.network import listen
 from tidelog.net.tls_files import TlsContext
+from tidelog.storage.dirs.log_dir import LogDirectory
 
 log = logging.getLogger("tidelog.amqp")
 sparing = SparingLog(log)
@@ -38,6 +40,7 @@ sparing = SparingLog(log)
 GRACE_S = 2.0
 SWEEP_S = 5.0
 EXPIRE_S = 0.2
+ALARM_S = 0.5
 
 
 class AmqpServer:
@@ -53,6 +56,7 @@ class AmqpServer:
         self.services: AmqpServices
         self.dead_letters: DeadLetterRoutes
         self.active: ActiveConsumers
+        self.alarms: Alarms
         self._stopping = False
         self._home = ""
         self._used_s: dict[tuple[str, str], float] = {}
@@ -87,6 +91,12 @@ class AmqpServer:
         self.spawn(self._expire())
         self.active = ActiveConsumers(topology, self.services.consumers, home, self._live)
         self.spawn(self.active.run())
+        self.alarms = Alarms(
+            lambda: broker.queues.pending_bytes,
+            lambda: [partial(_free_bytes, where) for where in broker.log_dirs.online()],
+            lambda: self._config.tidelog_amqp_disk_free_bytes_min,
+        )
+        self.spawn(self._follow_alarms())
         loop = asyncio.get_running_loop()
         for name, listening in self._listening.items():
             self._servers.append(
@@ -186,6 +196,17 @@ class AmqpServer:
             if queue.exclusive == connection.id:
                 await self._delete(vhost, queue)
 
+    async def _follow_alarms(self) -> None:
+        while True:
+            if self.alarms.look():
+                if self.alarms.active:
+                    log.warning("connections that publish are blocked: %s", self.alarms.reason)
+                else:
+                    log.info("connections that publish are no longer blocked")
+                for connection in self.connections:
+                    connection.pacing.alarms_changed()
+            await asyncio.sleep(ALARM_S)
+
     # Queues
 
     def used(self, vhost: str, queue: AmqpQueue) -> None:
@@ -273,3 +294,7 @@ class AmqpServer:
         broker = self.services.broker
         partition = broker.image().partition(queue.topic, 0)
         return partition is not None and partition.leader == broker.node_id
+
+
+def _free_bytes(where: LogDirectory) -> int:
+    return where.volume.disk.free_bytes(where.path)[1]

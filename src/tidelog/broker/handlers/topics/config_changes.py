@@ -19,7 +19,8 @@ from tidelog.config.setting import NotBuilt, UnknownSetting
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from tidelog.metadata.config_alterations import Action, Alteration, altered
 from tidelog.metadata.topics.names import check_topic_name
-from tidelog.net.tls_files import server_context
+from tidelog.net.certificate_names import check_change
+from tidelog.net.tls_files import names_in_keystore, server_context
 from tidelog.types import NodeId
 
 OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate")
@@ -170,9 +171,12 @@ def _check_certificates(config: BrokerConfig, node: NodeId | None, after: Mappin
     """Loads what the settings after the change name: a certificate that cannot be read is refused and never in use."""
     dynamic_all, dynamic_here = (after, config.dynamic_here) if node is None else (config.dynamic_all, after)
     wanted = BrokerConfig.of(config.given, dynamic_all, dynamic_here)
-    for security in (*wanted.security.values(), wanted.http_security):
+    pairs = [(config.security.get(name), security) for name, security in wanted.security.items()]
+    for before, security in (*pairs, (config.http_security, wanted.http_security)):
         if security.encrypts:
             server_context(security.tls)
+            if before is not None and before.tls != security.tls:
+                check_change(names_in_keystore(before.tls), names_in_keystore(security.tls), security.tls)
 
 
 def check_group_name(name: str) -> None:

@@ -12,6 +12,7 @@ from tidelog.gateways.amqp.direct_reply import REPLY_TO
 from tidelog.gateways.amqp.methods.queue import named
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, not_allowed, not_found
 from tidelog.gateways.amqp.rights import READ
+from tidelog.gateways.amqp.topology.arguments import check_consumer_arguments
 
 Fields = dict[str, Any]
 
@@ -48,6 +49,7 @@ async def consume(channel: Channel, fields: Fields) -> None:
         return
     queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
     channel.rights.check_queue(READ, queue.name, queue)
+    check_consumer_arguments(queue, declarer.vhost, fields["arguments"])
     tag = fields["consumer_tag"] or _new_tag()
     if tag in channel.consumers or tag == channel.reply_tag:
         raise not_allowed(f"attempt to reuse consumer tag '{tag}'")
@@ -68,6 +70,7 @@ async def consume(channel: Channel, fields: Fields) -> None:
         no_ack=fields["no_ack"],
         exclusive=fields["exclusive"],
         prefetch=channel.prefetch,
+        arguments=fields["arguments"],
         settled=channel.keep,
     )
     channel.consumers[tag] = consumer
@@ -75,6 +78,8 @@ async def consume(channel: Channel, fields: Fields) -> None:
     if not fields["no_wait"]:
         channel.send("basic.consume-ok", consumer_tag=tag)
     consumer.start()
+    if consumer.can_take():
+        channel.ready(consumer)
 
 
 async def cancel(channel: Channel, fields: Fields) -> None:

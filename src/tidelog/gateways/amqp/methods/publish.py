@@ -151,11 +151,11 @@ def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio
             errors.PolicyViolation(f"the tenant of queue '{queue.name}' stores as much as it may")
         )
         return refused
-    channel.connection.publishing(len(message.body))
+    channel.connection.pacing.publishing(len(message.body))
     stored = channel.services.broker.queues.publish(queue.topic, record, partition_of_message(queue, message))
     if queue.arguments.get(OVERFLOW) == REJECT_TO_DEAD_LETTERS:
         stored.add_done_callback(partial(_refused, channel, message, queue))
-    stored.add_done_callback(lambda _: channel.connection.publishing(-len(message.body)))
+    stored.add_done_callback(lambda _: channel.connection.pacing.publishing(-len(message.body)))
     return stored
 
 
