@@ -49,7 +49,7 @@ class TelemetrySubscription:
         return self.known and bool(self.metrics)
 
     def told(self, answer: GetTelemetrySubscriptionsResponse, chance: float) -> int | None:
-        """The answer to GetTelemetrySubscriptions.  `chance`: a random number from 0 to 1, which spreads the first pushes."""
+        """The answer to GetTelemetrySubscriptions.  `chance`, from 0 to 1, spreads the first pushes."""
         if answer.error_code in _FOR_GOOD:
             return None
         if answer.error_code:
