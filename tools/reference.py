@@ -205,6 +205,8 @@ def amqp() -> str:
     sent = {name for name in BY_NAME if name.endswith("-ok") and name.removesuffix("-ok") in served} | {
         "connection.start",
         "connection.tune",
+        "connection.blocked",
+        "connection.unblocked",
         "basic.return",
         "basic.deliver",
         "basic.get-empty",

@@ -89,6 +89,8 @@ def test_nothing_that_users_write_runs(page: Page, broker: TidelogBroker, site: 
             "/console/schemas",
             f"/console/schemas/show?{urlencode({'name': f'{name}-value {SCRIPT}'})}",
             "/console/alerts",
+            f"/console/clients?{urlencode({'q': SCRIPT})}",
+            f"/console/clients/show?{urlencode({'name': SCRIPT})}",
             f"/console/find?{urlencode({'q': SCRIPT})}",
             f"/console/{quote(SCRIPT, safe='')}",
         ]

@@ -58,6 +58,11 @@ def page(broker: Any) -> str:
         return str(answer.read().decode())
 
 
+def console(broker: Any, address: str) -> str:
+    with urllib.request.urlopen(f"http://{broker.http}/console/{address}", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
 def wait_until(reached: Any, what: str) -> None:
     until(reached, SECONDS_MAX, what)
 
@@ -111,6 +116,10 @@ def test_what_a_client_pushes_is_shown(telemetry_broker: Any, connected: Connect
     assert re.search(r'metric="org.apache.kafka.producer.connection.creation.total"', shown)
     assert int(re.search(r"^mq_client_pushes_total (\d+)", shown, re.M)[1]) > 0  # type: ignore[index]
     assert "mq_client_telemetry_refused_total{" not in shown
+    listed = console(telemetry_broker, "clients?q=bill")
+    assert "biller" in listed and "pushed" in listed and "/console/clients/show?name=biller" in listed
+    client = console(telemetry_broker, "clients/show?name=biller")
+    assert "org.apache.kafka.producer.connection.creation.total" in client and "last request" in client
 
 
 def test_clients_hear_of_telemetry_only_where_it_is_wanted(

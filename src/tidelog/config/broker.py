@@ -62,6 +62,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
+    config_providers: tuple[str, ...] = ()
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     controlled_shutdown_enable: bool = True
@@ -211,6 +212,7 @@ class BrokerConfig:
     socket_send_buffer_bytes: int = 102_400
     super_users: str = ""
     telemetry_max_bytes: int = 1_048_576
+    tidelog_amqp_disk_free_bytes_min: int = 50_000_000
     tidelog_broker_lease_ms: int = 2000
     tidelog_connection_requests_max: int = 16
     tidelog_connection_stalled_ms: int = 60_000
@@ -320,6 +322,10 @@ class BrokerConfig:
         if not dynamic_all and not dynamic_here:
             return self
         plain, _ = split_overrides({**dynamic_all, **dynamic_here})
+        if "config.providers" in plain:
+            raise InvalidConfig(
+                "config.providers acts at the start of a broker: put it in server.properties, and restart the broker"
+            )
         values = _parsed(plain)
         changed = replace(
             self,

@@ -98,8 +98,10 @@ class QueueSession:
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(leg.acquire(records_max, bytes_max, wait_ms)) for leg in legs]
         delivered = []
+        given_up = True
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            given_up = False
             for task in tasks:
                 delivered += task.result() if task in done else ()
         finally:
@@ -108,6 +110,8 @@ class QueueSession:
             for late in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(late, list) and late and late[0] not in delivered:
                     delivered += late
+            if given_up:
+                self.release([delivery.position for delivery in delivered])
         return delivered
 
     # What becomes of acquired records: in effect for this session at once, and kept when the future is done

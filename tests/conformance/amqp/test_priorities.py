@@ -85,3 +85,59 @@ def test_a_cancelled_consumer_makes_way(connect: Connect, channel: BlockingChann
     other.basic_cancel(first.tag)
     publish(channel, queue, b"b")
     assert second.wait(1) == [b"b"]
+
+
+def ranked_taker(connect: Connect, queue: str, priority: int | None, prefetch: int) -> Taker:
+    channel = connect().channel()
+    channel.basic_qos(prefetch_count=prefetch)
+    return Taker(channel, queue, arguments=None if priority is None else {"x-priority": priority})
+
+
+def test_consumers_of_higher_priority_are_given_messages_first(
+    connect: Connect, channel: BlockingChannel, queue: str
+) -> None:
+    low = ranked_taker(connect, queue, None, 10)
+    assert low.settle() == []
+    high = ranked_taker(connect, queue, 5, 2)
+    lowest = ranked_taker(connect, queue, -1, 10)
+    publish(channel, queue, b"a", b"b")
+    assert high.wait(2) == [b"a", b"b"]
+    publish(channel, queue, *(b"%d" % number for number in range(11)))
+    assert low.wait(10) == [b"%d" % number for number in range(10)]
+    assert lowest.wait(1) == [b"10"]
+    assert len(high.settle()) == 2
+    high.channel.basic_ack(2, multiple=True)
+    high.channel.connection.process_data_events(0.2)
+    publish(channel, queue, b"c")
+    assert high.wait(3)[-1] == b"c"
+    assert len(low.settle()) == 10
+
+
+def test_a_consumer_of_higher_priority_that_leaves_makes_way(
+    connect: Connect, channel: BlockingChannel, queue: str
+) -> None:
+    low, high = ranked_taker(connect, queue, 1, 10), ranked_taker(connect, queue, 2, 10)
+    publish(channel, queue, b"a")
+    high.wait(1)
+    high.channel.connection.close()
+    assert low.wait(1) == [b"a"]
+    publish(channel, queue, b"b")
+    assert low.wait(2) == [b"a", b"b"]
+
+
+def test_a_consumer_of_higher_priority_that_comes_late_takes_over(
+    connect: Connect, channel: BlockingChannel, queue: str
+) -> None:
+    low = ranked_taker(connect, queue, None, 0)
+    publish(channel, queue, b"a")
+    low.wait(1)
+    high = ranked_taker(connect, queue, 1, 0)
+    for number in range(50):
+        publish(channel, queue, b"%d" % number)
+    assert high.wait(50) == [b"%d" % number for number in range(50)]
+    assert low.settle() == [b"a"]
+
+
+def test_an_impossible_priority_of_a_consumer_is_refused(channel: BlockingChannel, queue: str) -> None:
+    closed = channel_closed(channel.basic_consume, queue, print, arguments={"x-priority": "high"})
+    assert closed.code == 406

@@ -1,6 +1,8 @@
 """Broker settings that only Tidelog has.  See `tidelog.config.setting`."""
 
 OWN = """
+tidelog.amqp.disk.free.bytes.min long 50000000 0.. built dynamic
+  While a log directory has less room, AMQP connections that publish are blocked; 0: never.
 tidelog.audit.enable string auto auto|true|false built
   Whether log-ins, denials and changes are recorded, in the log and in a topic; auto: if clients log in, or ACLs are checked.
 tidelog.audit.queue.max int 10000 100..1000000 built dynamic

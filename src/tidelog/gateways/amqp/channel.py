@@ -96,6 +96,15 @@ class Channel:
     # Deliveries
 
     def credit(self, consumer: QueueConsumer) -> int:
+        credit = self._own_credit(consumer)
+        if credit > 0:
+            for other in self.services.consumers.above(self.declarer.vhost, consumer):
+                if other.can_take():
+                    return 0
+        return credit
+
+    def _own_credit(self, consumer: QueueConsumer) -> int:
+        """Whatever consumers of higher priority there are."""
         if not self.active or self.closing or not self.connection.writable:
             return 0
         if not self.connection.server.active.allows(self.declarer.vhost, consumer):
@@ -109,6 +118,21 @@ class Channel:
             # One at a time: the consumers of the channel share this bound.
             credit = min(credit, self.channel_prefetch - len(self.unacknowledged), 1)
         return credit
+
+    def can_take(self, consumer: QueueConsumer) -> bool:
+        return self._own_credit(consumer) > 0
+
+    def blocked(self, consumer: QueueConsumer) -> None:
+        for other in self.services.consumers.below(self.declarer.vhost, consumer):
+            other.changed.set()
+
+    def ready(self, consumer: QueueConsumer) -> None:
+        for other in self.services.consumers.below(self.declarer.vhost, consumer):
+            other.give_way()
+
+    def consumers_blocked(self) -> None:
+        for consumer in self.consumers.values():
+            self.blocked(consumer)
 
     def deliver(self, consumer: QueueConsumer, delivery: Delivery) -> None:
         message = message_of_delivery(consumer.queue, delivery)
@@ -251,6 +275,15 @@ class Channel:
         for tag, multiple, ok in self.confirms.take():
             self.send("basic.ack" if ok else "basic.nack", delivery_tag=tag, multiple=multiple)
 
+    def end_transaction(self) -> ChannelTransaction:
+        """The transaction under way; another one begins."""
+        transaction = self.transaction
+        if transaction is None:
+            raise precondition_failed("channel is not transactional")
+        self.connection.server.unfinished.hold(self.connection, -transaction.bytes)
+        self.transaction = ChannelTransaction()
+        return transaction
+
     # The end
 
     async def cancel(self, consumers: Iterable[QueueConsumer]) -> None:
@@ -275,6 +308,8 @@ class Channel:
         """What is not acknowledged goes back to its queues, in its place."""
         self.closing = True
         self.end_replies()
+        if self.transaction is not None:
+            self.end_transaction()
         sessions = {id(consumer.session): consumer.session for consumer in self.consumers.values()}
         sessions |= {id(consumer.session): consumer.session for consumer in self._cancelled}
         sessions |= {id(session): session for session in self._getters.values()}

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from tidelog import errors
 from tidelog.broker.session import Session
 from tidelog.gateways.amqp.channel import Channel
+from tidelog.gateways.amqp.connection_bounds import UnreadAnswers
 from tidelog.gateways.amqp.handshake import Handshake
 from tidelog.gateways.amqp.methods.publish import Content, begin, published
 from tidelog.gateways.amqp.methods.table import HANDLERS
+from tidelog.gateways.amqp.pacing import Pacing
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault, not_allowed
 from tidelog.gateways.amqp.rights import Rights
 from tidelog.gateways.amqp.services import AmqpServices
@@ -48,10 +50,7 @@ HANDSHAKE_S_MAX = 10.0
 CLOSING_S_MAX = 10.0
 ENDING = "the end of an AMQP connection"
 FIRST_FRAME_BYTES_MAX = 8192
-WAITING_FRAMES_MAX = 1000
 UNSENT_BYTES_MAX = 1 << 20
-UNSTORED_BYTES_MAX = 16 << 20
-UNSTORED_MAX = 20_000
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -81,12 +80,10 @@ class AmqpConnection(asyncio.Protocol):
         self._contents: dict[int, Content] = {}
         self._closing = False
         self._resumed = asyncio.Event()
-        self._unstored_bytes = 0
-        self._unstored = 0
-        self._paused = False
-        self._throttled_until = 0.0
+        self.pacing = Pacing(self)
         self._heard = self._spoken = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: UnreadAnswers
 
     # The transport
 
@@ -98,9 +95,9 @@ class AmqpConnection(asyncio.Protocol):
         self.session = self.server.open_session(self, f"{host}:{port}")
         loop = asyncio.get_running_loop()
         self._heard = self._spoken = loop.time()
+        self._unread = UnreadAnswers(self, self._transport, self.server.stalled_ms)
         self._timer = loop.call_later(HANDSHAKE_S_MAX, self._too_slow)
-        if not self.server.admit(self):
-            self._transport.abort()
+        self.server.came(self, transport.get_extra_info("peername"))
 
     @property
     def shown(self) -> str:
@@ -108,13 +105,22 @@ class AmqpConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._spoken = asyncio.get_running_loop().time()
+        self._unread.written += len(data)
         self._transport.write(data)
 
     def pause_writing(self) -> None:
+        """The client does not read: neither does the broker, since most frames have an answer."""
         self.writable = False
+        self._unread.wait()
+        self.pacing.pace()
+        for channel in self.channels.values():
+            channel.consumers_blocked()
 
     def resume_writing(self) -> None:
         self.writable = True
+        self._unread.end()
+        self._serve()
+        self.pacing.pace()
         self._resumed.set()
         self._resumed = asyncio.Event()
         for channel in self.channels.values():
@@ -129,12 +135,16 @@ class AmqpConnection(asyncio.Protocol):
         while not self.writable:
             await self._resumed.wait()
 
-    def publishing(self, size: int) -> None:
-        """So many bytes more wait to be stored; negative: fewer."""
-        self._unstored_bytes += size
-        self._unstored += 1 if size >= 0 else -1
-        if self._paused:
-            self._pace()
+    @property
+    def waiting_frames(self) -> int:
+        return len(self._frames)
+
+    def read(self, now: bool) -> bool:
+        """Goes on reading, or stops; false when the connection ends anyway."""
+        if self._transport.is_closing():
+            return False
+        (self._transport.resume_reading if now else self._transport.pause_reading)()
+        return True
 
     def data_received(self, data: bytes) -> None:
         self._heard = asyncio.get_running_loop().time()
@@ -154,11 +164,9 @@ class AmqpConnection(asyncio.Protocol):
         if quotas.active and self.opened:
             throttle_ms = quotas.charge_produce(self.session, len(data))
             if throttle_ms:
-                loop = asyncio.get_running_loop()
-                self._throttled_until = loop.time() + throttle_ms / 1000
-                loop.call_later(throttle_ms / 1000, self._pace)
+                self.pacing.throttled(throttle_ms)
         self._serve()
-        self._pace()
+        self.pacing.pace()
 
     def _begin(self) -> bool:
         if not PROTOCOL_HEADER.startswith(self._start[: len(PROTOCOL_HEADER)]):
@@ -173,22 +181,10 @@ class AmqpConnection(asyncio.Protocol):
         self._handshake.start()
         return True
 
-    def _pace(self) -> None:
-        """Reads on, or not: frames that wait, messages that are not stored yet, and quotas are bounded."""
-        paused = (
-            len(self._frames) > WAITING_FRAMES_MAX
-            or self._unstored_bytes > UNSTORED_BYTES_MAX
-            or self._unstored > UNSTORED_MAX
-            or asyncio.get_running_loop().time() < self._throttled_until
-        )
-        if paused != self._paused and not self._transport.is_closing():
-            self._paused = paused
-            (self._transport.pause_reading if paused else self._transport.resume_reading)()
-
     # Frames
 
     def _serve(self) -> None:
-        while self._frames and self._busy is None:
+        while self._frames and self._busy is None and self.writable:
             frame = self._frames.popleft()
             try:
                 pending = self._handle(frame)
@@ -206,7 +202,7 @@ class AmqpConnection(asyncio.Protocol):
         finally:
             self._busy = None
         self._serve()
-        self._pace()
+        self.pacing.pace()
 
     def _refused(self, number: int, problem: Exception) -> None:
         if isinstance(problem, AmqpError):
@@ -222,7 +218,8 @@ class AmqpConnection(asyncio.Protocol):
         if error.hard or channel is None:
             self.fail(error)
             return
-        self._contents.pop(number, None)
+        if (content := self._contents.pop(number, None)) is not None:
+            self.server.unfinished.hold(self, -content.size)
         sparing.warning(self.host, "closing channel %d of %s: %s", number, self.shown, error.reply_text)
         class_id, method_id = self._at_fault
         channel.send(
@@ -233,12 +230,9 @@ class AmqpConnection(asyncio.Protocol):
             method_id=method_id,
         )
         channel.closing = True
-        self._end_channel_soon(channel)
+        self.server.spawn(channel.close())
 
     _at_fault = (0, 0)
-
-    def _end_channel_soon(self, channel: Channel) -> None:
-        self.server.spawn(channel.close())
 
     def _handle(self, frame: AmqpFrame) -> Awaitable[None] | None:
         if self._closing and not (frame.kind == METHOD and frame.channel == 0):
@@ -295,6 +289,7 @@ class AmqpConnection(asyncio.Protocol):
             return None
         if name == "basic.publish":
             self._contents[number] = begin(channel, method.fields)
+            self.pacing.publishes()
             return None
         handler = HANDLERS.get(name)
         if handler is None:
@@ -336,8 +331,12 @@ class AmqpConnection(asyncio.Protocol):
             raise ConnectionFault(505, "expected content body, got non content body frame instead")
         else:
             whole = content.body(frame.payload)
+            self.server.unfinished.hold(self, len(frame.payload))
+            if self._closing:
+                return None
         if whole:
             del self._contents[frame.channel]
+            self.server.unfinished.hold(self, -content.size)
             published(channel, content)
         return None
 
@@ -350,8 +349,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def open(self, vhost: str, tenant: str | None) -> None:
         self.declarer = Declarer(self.id, vhost, tenant)
-        self.rights = Rights(self.services.broker.gate, self.session, vhost, tenant)
+        broker = self.services.broker
+        self.rights = Rights(broker.gate, self.session, vhost, tenant, lambda: broker.image().topics)
         self.opened = True
+        self.server.opened(self)
         self._handshake = None
         if self._timer is not None:
             self._timer.cancel()
@@ -370,7 +371,7 @@ class AmqpConnection(asyncio.Protocol):
     def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        if now - self._heard > 2 * self.heartbeat_s and not self._paused:
+        if now - self._heard > 2 * self.heartbeat_s and not self.pacing.paused:
             sparing.warning(
                 self.host,
                 "closing the connection of %s: no heartbeat for %d s",
@@ -379,7 +380,7 @@ class AmqpConnection(asyncio.Protocol):
             )
             self._transport.abort()
             return
-        if now - self._spoken >= self.heartbeat_s / 2 - 0.05:
+        if now - self._spoken >= self.heartbeat_s / 2 - 0.05 and self.writable:
             self.write(HEARTBEAT_FRAME)
         self._timer = loop.call_later(self.heartbeat_s / 2, self._beat)
 
@@ -390,6 +391,8 @@ class AmqpConnection(asyncio.Protocol):
         if self._closing or self._transport.is_closing():
             return
         self._closing = True
+        self._contents.clear()
+        self.server.unfinished.free(self)
         sparing.warning(self.host, "closing the connection of %s: %s", self.shown, error.reply_text)
         class_id, method_id = self._at_fault
         close = encode_method(
@@ -402,6 +405,9 @@ class AmqpConnection(asyncio.Protocol):
         self.write(method_frame(0, close))
         asyncio.get_running_loop().call_later(CLOSING_S_MAX, self._transport.abort)
 
+    def abort(self) -> None:
+        self._transport.abort()
+
     def drop(self) -> None:
         """Closes the socket without a word."""
         self._transport.close()
@@ -410,6 +416,9 @@ class AmqpConnection(asyncio.Protocol):
         self._closing = True
         self.writable = True
         self._resumed.set()
+        self._unread.end()
+        self.server.unfinished.free(self)
+        self.pacing.ended()
         if self._timer is not None:
             self._timer.cancel()
         self._frames.clear()

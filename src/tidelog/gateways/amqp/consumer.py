@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog import errors
+from tidelog.gateways.amqp.topology.arguments import PRIORITY
 from tidelog.gateways.amqp.topology.model import AmqpQueue
 from tidelog.logs import SparingLog
 
@@ -29,6 +30,18 @@ class DeliveryChannel(Protocol):
         ...
 
     def deliver(self, consumer: QueueConsumer, delivery: Delivery) -> None: ...
+    def can_take(self, consumer: QueueConsumer) -> bool:
+        """As `credit`, whatever consumers of higher priority there are."""
+        ...
+
+    def blocked(self, consumer: QueueConsumer) -> None:
+        """The consumer can take nothing now: those of lower priority have their turn."""
+        ...
+
+    def ready(self, consumer: QueueConsumer) -> None:
+        """It can again."""
+        ...
+
     async def delivered(self, size: int) -> None:
         """So many bytes were handed out: waits while the client does not read them, or its quota is used up."""
         ...
@@ -49,6 +62,7 @@ class QueueConsumer:
         no_ack: bool,
         exclusive: bool,
         prefetch: int,
+        arguments: Mapping[str, Any],
         settled: Callable[[asyncio.Future[None]], None],
     ) -> None:
         self.tag = tag
@@ -57,19 +71,38 @@ class QueueConsumer:
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.prefetch = prefetch
+        self.arguments = arguments
+        self.priority: int = arguments.get(PRIORITY, 0)
         self.unacknowledged = 0
         self.cancelled = False
         self.changed = asyncio.Event()
         self._channel = channel
         self._settled = settled
         self._task: asyncio.Task[None] | None = None
+        self._acquiring = False
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def can_take(self) -> bool:
+        return not self.cancelled and self._channel.can_take(self)
+
+    def give_way(self) -> None:
+        """One of higher priority can take messages now: this consumer no longer waits for any."""
+        if self._acquiring and not self.cancelled and self._task is not None:
+            self._acquiring = False
+            self._task.cancel()
+            self._task = asyncio.get_running_loop().create_task(self._run_after(self._task))
+
+    async def _run_after(self, cancelled: asyncio.Task[None]) -> None:
+        """A session acquires once at a time."""
+        await asyncio.gather(cancelled, return_exceptions=True)
+        await self._run()
+
     async def _run(self) -> None:
         while True:
             credit = await self._credit()
+            self._acquiring = True
             try:
                 taken = await self.session.acquire(min(credit, ACQUIRED_AT_ONCE), wait_ms=WAIT_MS)
             except (errors.UnknownTopicOrPartition, errors.UnknownTopicId):
@@ -79,12 +112,17 @@ class QueueConsumer:
                 sparing.warning(self.queue.topic, "consumer of queue %s: %s", self.queue.name, problem)
                 await asyncio.sleep(AGAIN_S)
                 continue
+            self._acquiring = False
             await self._deliver(taken)
 
     async def _credit(self) -> int:
+        if (credit := self._channel.credit(self)) > 0:
+            return credit
+        self._channel.blocked(self)
         while (credit := self._channel.credit(self)) <= 0:
             self.changed.clear()
             await self.changed.wait()
+        self._channel.ready(self)
         return credit
 
     async def _deliver(self, taken: list[Delivery]) -> None:
@@ -92,7 +130,10 @@ class QueueConsumer:
         size = done = 0
         try:
             for delivery in taken:
-                await self._credit()
+                while not self._channel.can_take(self):
+                    self._channel.blocked(self)
+                    self.changed.clear()
+                    await self.changed.wait()
                 self._channel.deliver(self, delivery)
                 size += len(delivery.value or b"")
                 done += 1

@@ -20,23 +20,43 @@ BODY_BYTES_MAX = 134_217_728
 
 
 class QueueConsumers:
-    """The consumers on this broker, by virtual host and queue."""
+    """The consumers on this broker, by virtual host and queue, in the order in which they came."""
 
     def __init__(self) -> None:
         self._by_queue: dict[tuple[str, str], list[QueueConsumer]] = {}
+        self._ranked: set[tuple[str, str]] = set()
 
     def of(self, vhost: str, queue: str) -> list[QueueConsumer]:
         return self._by_queue.get((vhost, queue), [])
 
     def add(self, vhost: str, queue: str, consumer: QueueConsumer) -> None:
         self._by_queue.setdefault((vhost, queue), []).append(consumer)
+        if consumer.priority:
+            self._ranked.add((vhost, queue))
+
+    def above(self, vhost: str, consumer: QueueConsumer) -> list[QueueConsumer]:
+        """Those of higher priority."""
+        key = vhost, consumer.queue.name
+        if key not in self._ranked:
+            return []
+        return [other for other in self._by_queue[key] if other.priority > consumer.priority]
+
+    def below(self, vhost: str, consumer: QueueConsumer) -> list[QueueConsumer]:
+        """Those of lower priority."""
+        key = vhost, consumer.queue.name
+        if key not in self._ranked:
+            return []
+        return [other for other in self._by_queue[key] if other.priority < consumer.priority]
 
     def remove(self, vhost: str, queue: str, consumer: QueueConsumer) -> None:
         consumers = self._by_queue.get((vhost, queue), [])
         if consumer in consumers:
+            for other in self.below(vhost, consumer):
+                other.changed.set()
             consumers.remove(consumer)
             if not consumers:
                 del self._by_queue[vhost, queue]
+                self._ranked.discard((vhost, queue))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 from tidelog.gateways.console import static_files
 from tidelog.gateways.console.console import Console
 from tidelog.gateways.console.pages import login, settings, tenants
-from tidelog.gateways.console.pages.cluster import alerts, broker, brokers, overview, planner
+from tidelog.gateways.console.pages.cluster import alerts, broker, brokers, clients, overview, planner
 from tidelog.gateways.console.pages.groups import group, group_reset, groups, share_group, share_groups
 from tidelog.gateways.console.pages.schemas import register_schema, schemas, subject
 from tidelog.gateways.console.pages.topics import (
@@ -75,6 +75,9 @@ def routes(around: GatewayServices) -> list[BaseRoute]:
         console.page("/console/brokers/live", brokers.brokers_live),
         console.page("/console/brokers/{node:int}", broker.broker),
         console.peer("/console/peer/process", brokers.peer_process),
+        console.page("/console/clients", clients.clients),
+        console.page("/console/clients/show", clients.client),
+        console.peer("/console/peer/clients", clients.peer_clients),
         console.page("/console/alerts", alerts.alerts),
         console.page("/console/alerts/live", alerts.alerts_live),
         console.page("/console/plan", planner.planner),

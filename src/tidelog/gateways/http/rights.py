@@ -208,6 +208,9 @@ RIGHTS: dict[tuple[str, str], Rule] = {
     ("GET", "/console/brokers/{node:int}"): Rule(
         (*_CLUSTER_PAGE.needs, NeededRight(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME))
     ),
+    ("GET", "/console/clients"): _CLUSTER_PAGE,
+    ("GET", "/console/clients/show"): _CLUSTER_PAGE,
+    ("GET", "/console/peer/clients"): _CLUSTER_PAGE,
     ("GET", "/console/tenants"): _CLUSTER_PAGE,
     ("GET", "/console/alerts"): _CLUSTER_PAGE,
     ("GET", "/console/alerts/live"): _CLUSTER_PAGE,

@@ -139,7 +139,7 @@ async def connections(server: AmqpServer, only: str | None) -> Entries:
             "client_properties": {
                 name: value for name, value in connection.client_properties.items() if isinstance(value, str)
             },
-            "state": "running",
+            "state": connection.pacing.state,
         }
         for connection in _connections(server, only)
     ]
@@ -173,6 +173,7 @@ async def consumers(server: AmqpServer, only: str | None) -> Entries:
             "channel_details": {"name": f"{connection.session.peer} ({channel.number})"},
             "ack_required": not consumer.no_ack,
             "exclusive": consumer.exclusive,
+            "arguments": dict(consumer.arguments),
             "prefetch_count": consumer.prefetch,
             "active": server.active.allows(connection.declarer.vhost, consumer),
         }

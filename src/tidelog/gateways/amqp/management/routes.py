@@ -62,6 +62,8 @@ async def _answer(server: AmqpServer, segments: list[str]) -> Any:
             return definitions.export(server, None)
         case ["definitions", vhost]:
             return definitions.export(server, vhost)
+        case ["health", "checks", "alarms" | "local-alarms"] if server.alarms.active:
+            raise Problem(503, f"resource alarms are in effect: {server.alarms.reason}")
         case ["health", "checks", "alarms" | "local-alarms" | "virtual-hosts"]:
             return {"status": "ok"}
         case [kind] if kind in LISTINGS:

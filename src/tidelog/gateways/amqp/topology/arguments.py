@@ -21,6 +21,8 @@ DELIVERY_LIMIT = "x-delivery-limit"
 MAX_PRIORITY = "x-max-priority"
 SINGLE_ACTIVE = "x-single-active-consumer"
 PRIORITIES_MAX = 32
+PRIORITY = "x-priority"
+"""Of a consumer."""
 QUORUM = "quorum"
 REJECT_TO_DEAD_LETTERS = "reject-publish-dlx"
 _OVERFLOWS = ("drop-head", "reject-publish", REJECT_TO_DEAD_LETTERS)
@@ -98,6 +100,14 @@ def check_queue_arguments(queue: AmqpQueue, vhost: str) -> None:
                 raise precondition_failed(
                     f"invalid property '{named}' for queue '{queue.name}' in vhost '{vhost}'"
                 )
+
+
+def check_consumer_arguments(queue: AmqpQueue, vhost: str, arguments: Mapping[str, Any]) -> None:
+    priority = arguments.get(PRIORITY, 0)
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise precondition_failed(
+            f"invalid arg '{PRIORITY}' for queue '{queue.name}' in vhost '{vhost}': {{unacceptable_type,{_kind(priority)}}}"
+        )
 
 
 def topic_settings(queue: AmqpQueue) -> dict[str, str | None]:

@@ -45,6 +45,7 @@ SECTIONS = (
     ("Transactions", path("transactions"), "x"),
     ("Schemas", path("schemas"), "s"),
     ("Brokers", path("brokers"), "b"),
+    ("Clients", path("clients"), "c"),
     ("Tenants", path("tenants"), "n"),
     ("Alerts", path("alerts"), "a"),
     ("Planner", path("plan"), "p"),
