@@ -41,6 +41,7 @@ from tidelog.broker.services import Services
 from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners
+from tidelog.config.cordoned_dirs import cordoned_paths
 from tidelog.config.first_users import FirstUser
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
@@ -136,7 +137,7 @@ class Broker:
         for disk, _ in places:
             self._undo.callback(disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
-        self._dirs = LogDirs(await self._log_dirs(places, files), controller.topic_config)
+        self._dirs = LogDirs(await self._log_dirs(places, files), controller.topic_config, self._cordoned)
         self._remote = await RemoteStorage.open(given, controller, self._dirs, places, around)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
@@ -207,6 +208,9 @@ class Broker:
             self._http.start(self._behind_http(services, bound, endpoints))
             self._undo.push_async_callback(self._http.stop)
 
+    def _cordoned(self) -> frozenset[str]:
+        return cordoned_paths(self._given.log_dirs, self._controller.config().cordoned_log_dirs)
+
     async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> list[LogDirectory]:
         around = self._around
         self._encryption = EncryptionAtRest(self._given, places, around.random)
@@ -234,6 +238,8 @@ class Broker:
             home=self._dirs.home_id,
             incarnation=self._incarnation,
             machine=given.tidelog_machine or None,
+            log_dirs=given.log_dirs,
+            cordoned_log_dirs=given.cordoned_log_dirs,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)
