@@ -17,7 +17,7 @@ CYCLES = [
 ]
 
 # Classes with more methods than METHODS_MAX when inherited ones count, and how many they may have.
-LARGE = {"Admin": 55, "Consumer": 36, "OutgoingBatch": 34}
+LARGE = {"Admin": 55, "Consumer": 36, "HostedPartition": 35, "OutgoingBatch": 34}
 
 # Names that several classes have, with the reason.  The asyncio client and the blocking one have the same names, in
 # `tidelog.aio` and in `tidelog`; a user imports one of them.

@@ -13,7 +13,7 @@ import click
 from tidelog.cli.completion import complete_topics
 from tidelog.cli.output import ProgressMeter, bytes_text, counted, print_json
 from tidelog.cli.records.input_lines import Lines, LineTooLong
-from tidelog.cli.records.record_lines import BadRecord, Headers, ParsedRecord, parse_record, to_bytes
+from tidelog.cli.records.record_lines import BadRecordLine, Headers, ParsedRecord, parse_record, to_bytes
 from tidelog.cli.records.schema_codec import BadValue, Codec, SchemaCodecs, schema_options
 from tidelog.cli.session import CommandSession, Failure, broker_options, command_help, run
 
@@ -284,7 +284,7 @@ class RecordProduction:
                 key=_in_bytes(record.key, self._codecs.key, form.json),
                 value=_in_bytes(record.value, self._codecs.value, form.json),
             )
-        except (BadRecord, BadValue) as problem:
+        except (BadRecordLine, BadValue) as problem:
             raise Failure(f"line {number} cannot be written: {problem}") from None
         partition = None if form.by_key else record.partition
         if partition is not None and form.partition is None and partition not in partitions:

@@ -19,7 +19,7 @@ Encoder = Callable[[Any], bytes | None]
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
-class BadRecord(ValueError):
+class BadRecordLine(ValueError):
     """A line is no record; the text says what is wrong."""
 
 
@@ -37,17 +37,17 @@ def parse_record(line: bytes) -> ParsedRecord:
     try:
         fields = json.loads(line)
     except ValueError as problem:
-        raise BadRecord(f"it is not JSON: {problem}") from None
+        raise BadRecordLine(f"it is not JSON: {problem}") from None
     except RecursionError:
-        raise BadRecord("its JSON is nested too deeply") from None
+        raise BadRecordLine("its JSON is nested too deeply") from None
     if not isinstance(fields, dict):
-        raise BadRecord('it is not an object like {"key": "k", "value": "v"}')
+        raise BadRecordLine('it is not an object like {"key": "k", "value": "v"}')
     known = {*FIELDS, "key_base64", "value_base64"}
     unknown = [name for name in fields if name not in known]
     if unknown:
-        raise BadRecord(f"{unknown[0]!r} is not a field of a record: use {', '.join(FIELDS)}")
+        raise BadRecordLine(f"{unknown[0]!r} is not a field of a record: use {', '.join(FIELDS)}")
     if "value" not in fields and "value_base64" not in fields:
-        raise BadRecord('it has no "value": null is a tombstone')
+        raise BadRecordLine('it has no "value": null is a tombstone')
     timestamp = _integer(fields, "timestamp")
     return ParsedRecord(
         _data(fields, "key"),
@@ -70,18 +70,18 @@ def _data(fields: dict[str, Any], name: str) -> Any:
     if encoded is None:
         return fields.get(name)
     if fields.get(name) is not None:
-        raise BadRecord(f'it has "{name}" and "{name}_base64": leave one out')
+        raise BadRecordLine(f'it has "{name}" and "{name}_base64": leave one out')
     try:
         return b64decode(encoded, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise BadRecord(f'"{name}_base64" is not base64') from None
+        raise BadRecordLine(f'"{name}_base64" is not base64') from None
 
 
 def _integer(fields: dict[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise BadRecord(f'"{name}" is not an integer')
+    raise BadRecordLine(f'"{name}" is not an integer')
 
 
 def _headers(given: Any) -> Headers:
@@ -93,6 +93,6 @@ def _headers(given: Any) -> Headers:
     headers: Headers = []
     for header in given if isinstance(given, list) else [None]:
         if not isinstance(header, dict) or not isinstance(header.get("name"), str):
-            raise BadRecord('"headers" is not a list like [{"name": "n", "value": "v"}]')
+            raise BadRecordLine('"headers" is not a list like [{"name": "n", "value": "v"}]')
         headers.append((header["name"], to_bytes(_data(header, "value"))))
     return headers

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from tidelog.cli.records.printer import DecodedRecord
 from tidelog.cli.records.record_format import json_line
-from tidelog.cli.records.record_lines import BadRecord, ParsedRecord, parse_record, to_bytes
+from tidelog.cli.records.record_lines import BadRecordLine, ParsedRecord, parse_record, to_bytes
 
 PARTS = some.none() | some.binary(max_size=20) | some.text(max_size=20).map(lambda text: text.encode())
 
@@ -73,5 +73,5 @@ def test_headers_may_be_an_object_and_times_that_are_unknown_are_left_out() -> N
     ],
 )
 def test_a_line_that_is_no_record_is_refused_with_the_reason(line: bytes, problem: str) -> None:
-    with pytest.raises(BadRecord, match=problem):
+    with pytest.raises(BadRecordLine, match=problem):
         parse_record(line)
