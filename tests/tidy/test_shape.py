@@ -17,11 +17,16 @@ CYCLES = [
 ]
 
 # Classes with more methods than METHODS_MAX when inherited ones count, and how many they may have.
-LARGE = {"Admin": 55, "Consumer": 36, "HostedPartition": 35, "OutgoingBatch": 34}
+LARGE = {"Admin": 55, "Consumer": 36, "HostedPartition": 35, "Log": 31, "OutgoingBatch": 34}
 
 # Names that several classes have, with the reason.  The asyncio client and the blocking one have the same names, in
 # `tidelog.aio` and in `tidelog`; a user imports one of them.
-DUPLICATES = dict.fromkeys(("Admin", "Consumer", "Producer", "ShareConsumer"), 2)
+CLIENTS = dict.fromkeys(("Admin", "Consumer", "Producer", "ShareConsumer"), 2)
+# A native class and another one, of a layer that does not see it.
+NATIVE_NAMES = dict.fromkeys(
+    ("Bytes", "Delivery", "Descriptor", "Header", "Poller", "Record", "Rows", "Rules", "Writer"), 2
+)
+DUPLICATES = {**CLIENTS, **NATIVE_NAMES}
 
 
 def test_no_new_cycle_of_imports() -> None:
