@@ -83,7 +83,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Allowance:
-    """So many lines at once, and `a_second` more for each second that passes."""
+    """Allows a number of lines at once, and `a_second` more for each second that passes."""
 
     __slots__ = ("_a_second", "_at_s", "_left", "_most", "left_out")
 
@@ -137,7 +137,7 @@ class SparingLog:
 
 
 def set_up(shape: str, levels: dict[str, int], node_id: int, among_others: bool = False) -> None:
-    """Of the whole process, once.  `among_others`: the lines of other brokers go to the same place."""
+    """Sets up the log of the process, once.  `among_others`: the lines of other brokers go to the same place."""
     handler = logging.StreamHandler(sys.stderr)
     text = TEXT.replace("%(name)s", f"[broker {node_id}] %(name)s") if among_others else TEXT
     handler.setFormatter(JsonFormatter(node_id) if shape == "json" else logging.Formatter(text))

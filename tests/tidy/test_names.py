@@ -111,6 +111,16 @@ def test_words_of_kafka_lead_to_their_files() -> None:
     assert not missing, "the first line of a file says what it owns, in Kafka's words"
 
 
+def test_a_docstring_names_what_it_describes() -> None:
+    fragments = [
+        f"{path.relative_to(SOURCE).as_posix()}:{number}"
+        for path in sources()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.match(r'\s*"""(Of|Those|It|So many) ', line)
+    ]
+    assert not fragments, "begin with the noun: `The leader's epoch.`, not `Of the leader.`"
+
+
 def test_no_folder_hides_its_architecture() -> None:
     folders = {path.parent for path in sources()} - {SOURCE}
     crowded = {}

@@ -22,7 +22,7 @@ HIDDEN = "[hidden]"
 
 
 class Actor(NamedTuple):
-    """Who did something."""
+    """The principal, listener, client id and address of an audited action."""
 
     principal: str
     listener: str
@@ -117,7 +117,7 @@ class _Repeats:
     def __init__(self, event: AuditEvent) -> None:
         self.event = event
         self.count = 0
-        """Of those that came after the first one, which was told at once."""
+        """The events after the first event, which was recorded at once."""
 
 
 class RepeatedEvents:

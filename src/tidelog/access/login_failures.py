@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 
 FREE = 5
-"""So many refusals of an address within `WITHIN_MS` have the usual delay."""
+"""The number of refusals of one address within `WITHIN_MS` that have the usual delay."""
 WITHIN_MS = 60_000
 FACTOR_MAX = 20
 ADDRESSES_MAX = 10_000

@@ -85,9 +85,9 @@ class TokenPolicy:
     clock_skew_seconds: int = 30
     required_scopes: frozenset[str] = frozenset()
     expected_nonce: str | None = None
-    """Of an id token: what the log-in was begun with."""
+    """The nonce with which the log-in began; the id token must have the same nonce."""
     authorized_party: str | None = None
-    """Of an id token: who it must be for when it names somebody (`azp`)."""
+    """The client that an id token must be for, if the token names a client (`azp`)."""
     issuer_setting: str = "sasl.oauthbearer.expected.issuer"
     audience_setting: str = "sasl.oauthbearer.expected.audience"
 

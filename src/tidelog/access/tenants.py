@@ -44,7 +44,7 @@ class Tenant:
         return kind == _Type.USER and self.has_principal(name)
 
     def owns(self, name: str) -> bool:
-        """Of a topic, a group or a transactional id."""
+        """True if the name of a topic, group or transactional id belongs to the tenant."""
         return self.exists and name.startswith(self.prefix)
 
     def has_user(self, user: str) -> bool:

@@ -538,7 +538,7 @@ class Broker:
             self._replicating.applied(update)
 
     def _hand_on_settings(self) -> None:
-        """Those that can change while the broker runs; the server and handlers ask for theirs each time."""
+        """Hands on the settings that can change while the broker runs; the server and handlers read theirs each time."""
         config = self._controller.config()
         if self._background is not None:
             self._background.expire_producers_after(config.producer_id_expiration_ms)

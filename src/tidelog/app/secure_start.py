@@ -27,7 +27,7 @@ class SecureStart(NamedTuple):
     users: tuple[FirstUser, ...]
     """To be added to the metadata unless they are there: the broker's own, and the administrator."""
     password: str
-    """Of the administrator, if the administrator is new."""
+    """The administrator's password, if the administrator is new."""
     ca: Path
 
     def client_settings(self) -> str:

@@ -40,7 +40,7 @@ class ClusterCut(NamedTuple):
 
 class _ClockReading(NamedTuple):
     ahead_ms: float
-    """Of this machine's clock."""
+    """How far the clock of a broker is ahead of the clock of this machine."""
     error_ms: float
 
 

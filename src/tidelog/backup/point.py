@@ -64,7 +64,7 @@ def _parse_end(entry: str) -> tuple[TopicPartition, int]:
 
 
 def batches_before(point: RestorePoint, name: TopicPartition, data: bytes, end: int) -> tuple[int, int, bool]:
-    """Of the batches in `data`, those before the point: their bytes, the offset after the last of them (-1: there is none),
+    """The batches in `data` before the point: their bytes, the offset after the last of them (-1: there is none),
     and whether the point was reached."""
     end = min(end, point.ends.get(name, end))
     size, kept_end = 0, -1

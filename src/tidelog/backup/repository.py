@@ -121,7 +121,7 @@ class BackupRepository:
         return max(manifests, key=lambda each: each.cut_ms, default=None)
 
     async def journal(self, name: str) -> BackupManifest | None:
-        """Of a backup that was begun and is not whole."""
+        """The journal of a backup that was begun and is not complete."""
         where = f"{UNFINISHED}/{name}.json"
         try:
             return BackupManifest.decode(await self._read(where), f"{where} at {self.url}")

@@ -70,7 +70,7 @@ class ClientConnection(FrameConnection):
 
     @property
     def shown(self) -> str:
-        """Who it is, for the log."""
+        """The client as the log names it."""
         session = self.session
         client = "" if session.client_id is None else f", client {session.client_id[:100]!r}"
         return f"{session.peer} ({session.principal}{client}, listener {session.listener})"

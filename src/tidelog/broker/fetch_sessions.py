@@ -47,7 +47,7 @@ class FetchSession:
     def news(
         self, answers: Iterable[tuple[str | bytes, FetchAnswer]]
     ) -> list[tuple[str | bytes, FetchAnswer]]:
-        """Of the answers for all partitions, those the client does not know yet.  Partitions that gave records go to
+        """The answers that the client does not have yet.  Partitions that gave records go to
         the end of the line, so that a busy one cannot starve the others when the answer is full."""
         news = []
         for topic, answer in answers:

@@ -113,7 +113,7 @@ class Gate:
         return session
 
     def admitted(self, session: Session) -> None:
-        """It is known who `session.principal` is."""
+        """The session has authenticated `session.principal`."""
         session.admitted = True
         session.login_expired = False
         self._refresh(session)

@@ -74,7 +74,7 @@ class KerberosExchange:
 
 
 class NegotiateExchange(KerberosExchange):
-    """Of an HTTP request, which is one step."""
+    """The exchange of an HTTP request: a single step."""
 
     def _new_acceptor(self) -> NegotiateAcceptor:
         return NegotiateAcceptor(negotiating_credential(self._settings.keytab, self._settings.principal))

@@ -133,7 +133,7 @@ class Server:
 
     @property
     def connections(self) -> Collection[ClientConnection]:
-        """Those that are open now; not to be changed."""
+        """The connections that are open now; callers do not change the collection."""
         return self._connections
 
     def _accept(self, name: str, listening: ListeningSocket) -> None:
@@ -426,7 +426,7 @@ def _host(peer: str) -> str:
 
 
 def _principal(stream: TlsSocket, security: ListenerSecurity) -> str | None:
-    """Who the client's certificate says it is; None without a certificate."""
+    """The principal in the client's certificate; None without a certificate."""
     subject = stream.peer_subject()
     if subject is None:
         return None

@@ -77,7 +77,7 @@ class Session(SessionState):
         """The connection is closed as soon as its client was told."""
         self._expiry: asyncio.TimerHandle | None = None
         self.of_token = False
-        """It logged in with a delegation token, and may not make further ones."""
+        """The session logged in with a delegation token, and so may not create delegation tokens."""
         self.limits: SessionLimits | None = None
         """As the quota manager found them when quotas were last asked for."""
         self.tenancy: Tenancy | None = None

@@ -27,7 +27,7 @@ log = logging.getLogger("tidelog.tenants")
 MEASURE_S = 2.0
 LOGS_IN_TURN = 50
 ENOUGH_ROOM = 0.95
-"""Of its limit: a tenant that was full may write again below this."""
+"""A tenant that was full may write again below this share of its limit."""
 TOLD_SHARE = 0.01
 TOLD_BYTES = 64 << 10
 """A change that is smaller, and a smaller share of what was told, is told later."""
@@ -163,7 +163,7 @@ def _size_of(where: LogDirectory, name: TopicPartition) -> int:
 
 
 def _limits(image: Image) -> dict[str, float | None]:
-    """Of every tenant; None: without one."""
+    """The storage limit of every tenant; None: no limit."""
     return {
         entity.tenant: stored.values.get(STORED_BYTES_MAX)
         for entity, stored in image.quotas.items()

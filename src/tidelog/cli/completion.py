@@ -60,7 +60,7 @@ def timeout_ms() -> int:
 
 
 def typed_connection(ctx: click.Context) -> Connection:
-    """Of the command line as far as it is typed."""
+    """The connection that the command line names, as far as it is typed."""
     with ctx.scope(cleanup=False):
         options = {
             param.name: ctx.params.get(param.name) for param in ctx.command.params if param.name is not None

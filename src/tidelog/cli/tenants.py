@@ -320,7 +320,7 @@ def delete(session: CommandSession, name: str, with_data: bool, registry: str | 
 
 
 class _TenantSubjects:
-    """Of the schema registry, soft-deleted ones included."""
+    """The tenant's subjects in the schema registry, soft-deleted subjects included."""
 
     def __init__(self, session: CommandSession, urls: str, name: str) -> None:
         from tidelog.cli.schemas import RegistrySession

@@ -488,7 +488,7 @@ class BrokerConfig:
 
 
 def _security(config: BrokerConfig) -> dict[str, Any]:
-    """Of each listener, and of the HTTP port; InvalidConfig for settings of listeners that are not there."""
+    """The security settings of each listener and of the HTTP port; InvalidConfig for settings of an unknown listener."""
     texts = {**config.given, **config.dynamic_all, **config.dynamic_here}
     plain, overrides = split_overrides(texts)
     names = {listener.name.lower(): listener.name for listener in config.listeners}

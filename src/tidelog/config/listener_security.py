@@ -53,7 +53,7 @@ class TlsFiles:
 class KerberosSettings:
     service_name: str = ""
     principal: str | None = None
-    """Of the broker; None for any that the keytab has."""
+    """The broker's Kerberos principal; None: any principal in the keytab."""
     keytab: str = ""
     rules: tuple[str, ...] = ("DEFAULT",)
 
@@ -76,7 +76,7 @@ class ListenerSecurity:
     oauth: OauthSettings = field(default_factory=OauthSettings)
     kerberos: KerberosSettings = field(default_factory=KerberosSettings)
     connections_max: int = _INT_MAX
-    """Of this listener alone."""
+    """The most connections of this listener; other listeners have their own limits."""
     connection_rate_max: int = _INT_MAX
     """New ones in a second, of this listener alone."""
 
@@ -94,7 +94,7 @@ class ListenerSecurity:
 
     @property
     def negotiates(self) -> bool:
-        """Of the HTTP port: whether clients may show a Kerberos ticket."""
+        """True if clients of the HTTP port may log in with a Kerberos ticket."""
         return (self.kerberos.principal or "").startswith(HTTP_SERVICE) and bool(self.kerberos.keytab)
 
     @property

@@ -92,7 +92,7 @@ class TokenClient:
 
 @dataclass(frozen=True, slots=True)
 class OauthSettings:
-    """Of one listener."""
+    """The OAuth settings of one listener."""
 
     connection: ProviderConnection = field(default_factory=ProviderConnection)
     keys: KeyEndpoint | None = None

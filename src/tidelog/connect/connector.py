@@ -140,7 +140,7 @@ class Sink:
         """Connects."""
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Of a transactional sink: the offset of the next record of each of these partitions, where one is stored."""
+        """Transactional sinks: the offset of the next record of each partition for which the sink has stored an offset."""
         return {}
 
     def write(self, batch: SinkBatch) -> None:

@@ -65,7 +65,7 @@ class CommitCache:
             self._db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (partition, following))
 
     def commits(self, key: bytes, until_ms: int | None = None) -> list[StoredCommit]:
-        """Of one aggregate, in their order."""
+        """The commits of one aggregate, in their order."""
         until = (1 << 62) if until_ms is None else until_ms
         with self._lock:
             rows = self._db.execute(

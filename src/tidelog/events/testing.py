@@ -43,7 +43,7 @@ class Case(Generic[A]):
         return self
 
     def then_raises(self, kind: type[Exception]) -> Self:
-        """It was refused, and nothing happened."""
+        """The command was refused with this error, and stored no event."""
         problem, self._problem = self._problem, None
         assert isinstance(problem, kind), f"{kind.__name__} was not raised, but {problem!r}"
         assert not list(self.aggregate.pending), "events were recorded before it was refused"

@@ -134,7 +134,7 @@ class HeldHeartbeats:
                 del self._waiting[group]
 
     def members(self, group: str) -> tuple[str, ...]:
-        """Those of the group whose heartbeat waits."""
+        """The members of the group whose heartbeats are held."""
         return tuple(self._waiting.get(group, ()))
 
     def release(self, group: str, member: str) -> None:

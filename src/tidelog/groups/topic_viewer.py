@@ -1,4 +1,4 @@
-"""Who subscribes by a regular expression: an expression matches no topic that its client may not know of."""
+"""The client of a subscription by regular expression: the expression matches only topics that the client may see."""
 
 from __future__ import annotations
 

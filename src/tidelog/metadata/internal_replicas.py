@@ -19,7 +19,7 @@ from tidelog.types import NodeId
 
 
 def replication_factors(config: BrokerConfig) -> dict[str, int]:
-    """Of the internal topics, by name."""
+    """The replication factor of each internal topic, by the topic's name."""
     return {
         "__consumer_offsets": config.offsets_topic_replication_factor,
         "__transaction_state": config.transaction_state_log_replication_factor,

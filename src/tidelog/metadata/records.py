@@ -67,7 +67,7 @@ class BrokerRecord(NamedTuple):
     home: str = ""
     """The data it has and the boot of the machine it runs on: a process with the same is the same broker again."""
     incarnation: str = ""
-    """Of this process alone."""
+    """An id of this run of the broker: each start has another one."""
     machine: str | None = None
     """The machine that it shares with other brokers; None: it shares its machine with nobody."""
     log_dirs: tuple[str, ...] = ()
@@ -118,9 +118,9 @@ class Cause(StrEnum):
     DAMAGED = "damaged"
     """Bytes of its log are not what was written."""
     MISSING = "missing"
-    """It has no log, in directories that it had all along."""
+    """The replica has no log, and the broker has the log directories that it had before."""
     NEW_DIRECTORY = "new-directory"
-    """It has no log, and a directory that is new: the old one is gone with what it held."""
+    """The replica has no log, and the broker has a new log directory: the old directory is gone with its logs."""
     OFFLINE = "offline"
     """Its log may be in a directory that is not there now."""
     ROLLED_BACK = "rolled-back"

@@ -219,7 +219,7 @@ class CreationLimits:
         self._used: dict[str, tuple[int, int]] = {}
 
     def write(self, compare: list[Compare], then: list[Operation]) -> None:
-        """Of creations for the same tenant on several brokers, the later ones are decided again."""
+        """Adds each tenant's key to the transaction: of simultaneous creations, the later ones decide again."""
         for tenant in self._used:
             key = tenant_key(tenant)
             compare.append(Compare(key, self._image.tenant_creations.get(tenant, ABSENT)))

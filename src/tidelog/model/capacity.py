@@ -165,7 +165,7 @@ class Measured:
 
     brokers: int
     partitions: int
-    """Of topics of users."""
+    """Partitions of users' topics; those of internal topics do not count."""
     replicas: int
     stored_bytes: float
     """All replicas, internal topics too."""

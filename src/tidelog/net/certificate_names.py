@@ -23,7 +23,7 @@ class AllowedChanges(Protocol):
 
 
 def certificate_names(pem: bytes) -> CertificateNames | None:
-    """Of the first certificate; None where the package that reads certificates is not installed."""
+    """The names in the first certificate; None if the package that reads certificates is not installed."""
     try:
         from cryptography import x509
     except ImportError:

@@ -29,7 +29,7 @@ _SPNEGO = bytes.fromhex("2b0601050502")  # 1.3.6.1.5.5.2
 _HOSTBASED = bytes.fromhex("2a864886f71201020104")  # GSS_C_NT_HOSTBASED_SERVICE
 _USER_NAME = bytes.fromhex("2a864886f71201020101")  # GSS_C_NT_USER_NAME
 MESSAGES_MAX = 8
-"""Of an error."""
+"""The most messages that one error consists of."""
 
 NO_LAYER = 1
 LAYER_BYTES = 4
@@ -182,17 +182,17 @@ class GssCredential:
 
 
 def keytab_credential(keytab: str, principal: str | None) -> GssCredential:
-    """Of a broker.  The file is read with each log-in: a new key counts at once."""
+    """The credential of a broker.  Each log-in reads the keytab: a new key counts at once."""
     return GssCredential(ACCEPT, principal, {"keytab": f"FILE:{keytab}"})
 
 
 def negotiating_credential(keytab: str, principal: str | None) -> GssCredential:
-    """Of an HTTP port: clients send a ticket as it is, or wrapped in SPNEGO as browsers do."""
+    """The credential of an HTTP port: clients send a plain ticket, or a ticket wrapped in SPNEGO, as browsers do."""
     return GssCredential(ACCEPT, principal, {"keytab": f"FILE:{keytab}"}, negotiates=True)
 
 
 def client_credential(principal: str | None, keytab: str | None) -> GssCredential:
-    """Of a client: the tickets that `kinit` got, or those that this process gets, and renews, with a keytab."""
+    """The credential of a client: the tickets of `kinit`, or tickets that this process requests and renews with a keytab."""
     if keytab is None:
         return GssCredential(INITIATE, principal, {})
     own = hashlib.sha256(f"{keytab}\0{principal}".encode()).hexdigest()[:16]
@@ -288,7 +288,7 @@ class _Accepting(_Context):
 
 
 class NegotiateAcceptor(_Accepting):
-    """Of one HTTP request, which must have everything in it: a ticket proves no later request of its connection."""
+    """Accepts the ticket of one HTTP request, in one step: a ticket does not authenticate later requests."""
 
     def respond(self, token: bytes) -> bytes:
         answer = self._accept(token)

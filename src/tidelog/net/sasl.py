@@ -21,11 +21,11 @@ Token = Callable[[], str | Awaitable[str]]
 
 
 STEPS_MAX = 8
-"""Of a GSSAPI exchange."""
+"""The most steps of one GSSAPI exchange."""
 
 
 class Login(Protocol):
-    """Who a connection says it is; without a mechanism it says nothing."""
+    """The credentials of a connection; a connection without a mechanism does not log in."""
 
     @property
     def mechanism(self) -> str | None: ...

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_CODES = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Of Describe- and AlterUserScramCredentials."""
+"""The numbers of the mechanisms in DescribeUserScramCredentials and AlterUserScramCredentials."""
 ITERATIONS_MIN = 4_096
 ITERATIONS_DEFAULT = 8_192
 NONCE_BYTES = 24

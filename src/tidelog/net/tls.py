@@ -66,7 +66,7 @@ class TlsSocket:
                 return
 
     def peer_subject(self) -> tuple[tuple[tuple[str, str], ...], ...] | None:
-        """Of the certificate that the other end has shown and that was checked; None when it has shown none."""
+        """The subject of the peer's verified certificate; None if the peer has shown none."""
         certificate = self._tls.getpeercert()
         subject: tuple[tuple[tuple[str, str], ...], ...] | None = certificate and certificate.get("subject")  # type: ignore[assignment]
         return subject

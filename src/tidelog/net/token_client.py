@@ -23,7 +23,7 @@ from tidelog.net.login_refresh import refresh_after_s, retry_after_s
 from tidelog.net.provider_request import ProviderFailed, ask_for_object, ask_provider
 
 LIFE_S = 60.0
-"""Of a token whose answer does not say how long it is valid."""
+"""The assumed life of a token, if the provider does not say how long the token is valid."""
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 

@@ -82,7 +82,7 @@ class Delays:
         await self.keep(topic, index, message, due_ms)
 
     async def cancel(self, position: Position) -> None:
-        """It is not delivered any more, unless it is delivered already."""
+        """Cancels the message; a message that was already delivered stays delivered."""
         await self._publish(DELAYED_TOPIC, position[0], done([position[1]]))
 
     async def waiting(self, topic: str, messages_max: int) -> list[tuple[Position, DelayedMessage]]:

@@ -31,7 +31,7 @@ SESSION_LOST = (
 
 
 class QueueReader(NamedTuple):
-    """Who reads what."""
+    """A member of a share group, and the topic that it reads."""
 
     group: str
     member: str

@@ -159,7 +159,7 @@ class Queues:
         return await self._shares.open(group, (self._topic_id(topic), partition))
 
     async def depth(self, topic: str, group: str) -> QueueDepth:
-        """Of all partitions.  What is acquired from other brokers counts as ready."""
+        """The depth of the queue over all partitions.  Records acquired through other brokers count as ready."""
         topic_id = self._topic_id(topic)
         ready = acquired = 0
         for index in range(len(self._controller.image.topics[topic].partitions)):

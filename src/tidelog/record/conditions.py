@@ -25,7 +25,7 @@ _DIGITS_MAX = 19
 
 
 class Expectation(NamedTuple):
-    """Of one record.  `key`: None without one, or a hash of it."""
+    """The expectation of one record.  `key`: a hash of the record's key, None without a key."""
 
     key: bytes | None
     is_tombstone: bool
@@ -47,7 +47,7 @@ def key_name(key: bytes) -> bytes:
 
 
 def expectations(section: Buffer, count: int) -> list[Expectation]:
-    """Of a batch's records, in their order."""
+    """The expectation of each record of a batch, in the order of the records."""
     return [_expectation(index, record) for index, record in enumerate(read(section, count, 0, 0))]
 
 

@@ -70,7 +70,7 @@ class Rules(NamedTuple):
     """Schemas are checked before batches come here: not by a way that leaves that out."""
     expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX
     admissions: int = 0
-    """So many share groups, for which the topic is a queue of bounded length, may refuse batches."""
+    """The number of share groups that may refuse batches, because the topic is their queue of bounded length."""
     conditional: bool = False
     """Headers of records say what the partition has to be like."""
 

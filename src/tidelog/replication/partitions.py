@@ -109,7 +109,7 @@ class Partitions:
                 yield partition
 
     def counts(self) -> Counts:
-        """Of all partitions since the start."""
+        """The counts of all partitions since the start."""
         return Counts(*map(add, sum_counts(self._held), self._gone))
 
     def wake_fetches(self) -> None:

@@ -295,7 +295,7 @@ class Tiering:
         logger.info("%s: deleted %d segments from remote storage", cold.name, len(names))
 
     def _delete_all(self, topic: TopicImage) -> None:
-        """Of a topic that was deleted, or has no remote storage any more: who led a partition deletes its objects."""
+        """The last leader of a partition deletes its objects, once the topic is deleted or no longer uses remote storage."""
         for partition in topic.partitions:
             cold = self._tiers.log(TopicPartition(topic.name, partition.index), topic.id)
             self._tiers.forget(topic.id, partition.index)

@@ -149,7 +149,7 @@ class Log(NativeLog):
         return self.reader.read(offset, bytes_max, end, whole_batch)
 
     def read_bytes(self, records: Records) -> bytes:
-        """Of what `fetch` gave; KafkaStorageError when the disk cannot be read."""
+        """The bytes of the records that `fetch` returned; KafkaStorageError if the disk cannot be read."""
         return self.reader.read_bytes(records)
 
     def aborted(self, start: int, end: int, part: Records | None = None) -> list[Aborted]:

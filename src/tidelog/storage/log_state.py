@@ -26,7 +26,7 @@ class RemotePart(NamedTuple):
     """What a log that begins with its first local record takes over from remote storage."""
 
     start: int
-    """Of the log: remote storage has all from here on."""
+    """The start of the whole log: remote storage has the records from here to the local log."""
     epochs: Sequence[tuple[int, int]]
     producers: bytes
     """A snapshot as of the first local record; empty where there is none."""

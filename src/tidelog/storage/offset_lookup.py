@@ -22,7 +22,7 @@ _ANY_TIME = -(1 << 63)
 
 Place = tuple[int, int]  # base offset and leader epoch of a batch
 Known = dict[Place, tuple[int, int] | None]
-"""Of each batch that was opened: offset and timestamp of its first record in question."""
+"""For each batch that was opened: offset and timestamp of the first record that matches."""
 
 
 class TimedOffset(NamedTuple):

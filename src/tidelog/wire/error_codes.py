@@ -24,7 +24,7 @@ _KNOWN: dict[type[Struct], Places] = {}
 
 
 def error_codes(message: Struct) -> Iterator[int]:
-    """Those that are not 0."""
+    """The error codes of a message that are not 0."""
     places = _KNOWN.get(type(message)) or _look(type(message))
     for name in places.codes:
         code: int = getattr(message, name)

@@ -45,7 +45,7 @@ class AdminChange(NamedTuple):
 
 Changes = Callable[[Any, Context], Iterable[AdminChange]]
 Codes = Callable[[Any], dict[str, int]]
-"""Of an answer: the first error code of each resource."""
+"""A function from an answer to the first error code of each resource."""
 
 
 def _shown_config(resource_type: str, name: str, value: str | None) -> str | None:
@@ -274,7 +274,7 @@ def _name(codes: Any, code: int) -> str:
 
 
 def _first_codes(results: str, name: str) -> Codes:
-    """Of answers with a list `results`, whose elements have a name and any number of error codes."""
+    """Reads answers with a list `results`, whose elements have a name and any number of error codes."""
 
     def codes(response: Any) -> dict[str, int]:
         if getattr(response, "error_code", 0):

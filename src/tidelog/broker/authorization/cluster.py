@@ -1,4 +1,4 @@
-"""Who may do what to the cluster: settings, brokers, log directories, moves and elections, quotas, users, ACLs."""
+"""Authorization: settings, brokers, log directories, moves and elections, quotas, users and ACLs of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may look for the coordinator of a group or of a transaction."""
+"""Authorization: looking for the coordinator of a group or of a transaction."""
 
 from __future__ import annotations
 

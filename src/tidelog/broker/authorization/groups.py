@@ -1,4 +1,4 @@
-"""Who may do what to groups of all kinds and their offsets."""
+"""Authorization: groups of all kinds, and their offsets."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def split(
 
 
 def topic_name(context: Context, topic: Any, *, by_id: bool) -> str | None:
-    """Of a topic in a request; None for an id that stands for no topic."""
+    """The name of a topic in a request; None if no topic has the id."""
     if not by_id:
         return str(getattr(topic, "name", None) or getattr(topic, "topic", ""))
     topic_image = context.services.image().topic_by_id(topic.topic_id)

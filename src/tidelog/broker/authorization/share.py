@@ -1,4 +1,4 @@
-"""Who may do what as a member of a share group, to its offsets, and to its state among brokers."""
+"""Authorization: members of share groups, their offsets, and the state of share groups that brokers exchange."""
 
 from __future__ import annotations
 

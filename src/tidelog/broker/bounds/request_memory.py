@@ -13,7 +13,7 @@ def queued_bytes_max(setting: int) -> int:
 
 
 def memory_bytes() -> int:
-    """Of the machine, or of the container if that has less."""
+    """The memory of the machine, or of the container if the container has less."""
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in _LIMITS:
         try:

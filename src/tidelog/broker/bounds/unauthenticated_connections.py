@@ -56,7 +56,7 @@ class UnauthenticatedConnections:
         return stranger
 
     def left(self, stranger: UnauthenticatedConnection) -> None:
-        """It is known now, or gone.  May be called twice."""
+        """The connection has logged in, or is closed.  May be called twice."""
         if stranger not in self._all:
             return
         del self._all[stranger]

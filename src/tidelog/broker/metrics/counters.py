@@ -14,7 +14,7 @@ OTHERS = "(others)"  # clients beyond the bound, together
 
 
 class Traffic:
-    """Of one client, by the id that it gives itself."""
+    """The traffic of one client, by its client id."""
 
     __slots__ = ("bytes_in", "bytes_out", "connections", "errors", "requests")
 

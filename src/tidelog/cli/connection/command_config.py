@@ -115,7 +115,7 @@ class ClientLogin:
 
 
 def read_security(path: Path) -> Security | None:
-    """Of a file alone."""
+    """The security settings in a file, without those of options and variables."""
     return ClientLogin(path).security()
 
 

@@ -184,7 +184,7 @@ async def _begin(admin: Admin, moves: list[ReplicaMove]) -> None:
 
 
 async def _throttle(admin: Admin, moves: list[ReplicaMove], rate: int) -> None:
-    """Those that are about to begin, and those that are under way already."""
+    """Throttles the moves that are about to begin, and the moves that are under way."""
     planned = [
         throttles.Copy(
             m.topic, m.partition, m.before, tuple(node for node in m.after if node not in m.before)

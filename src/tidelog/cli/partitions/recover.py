@@ -122,7 +122,7 @@ async def _look(
 async def _leaderless(
     admin: Admin, topics: Sequence[str], indexes: Sequence[int]
 ) -> dict[TopicPartition, PartitionState]:
-    """Of those named, or of all topics."""
+    """The state of the partitions that are named, or of the partitions of all topics."""
     if not topics:
         listed = await admin.list_topics(internal=True)
         topics = [topic.name for topic in listed if any(part.leader < 0 for part in topic.partitions)]
@@ -166,7 +166,7 @@ def _chosen(offline: Sequence[ElectionChoices], elect: int | str) -> dict[TopicP
 
 
 async def _elect(session: CommandSession, chosen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Who leads afterwards."""
+    """Elects leaders; the leader of each partition afterwards."""
     async with session.admin() as admin:
         outcome = await admin.elect_leaders(chosen, unclean=True, chosen=chosen)
         states = await admin.describe_partitions(sorted({name.topic for name in chosen}))
@@ -292,7 +292,7 @@ def _replica_row(replica: Replica, loss: ElectionLoss | None) -> dict[str, Any]:
 
 
 def doubt_row(doubt: Any) -> dict[str, Any]:
-    """Of a replica in doubt, for JSON."""
+    """A replica in doubt, for JSON."""
     return {
         "broker": doubt.node,
         "cause": doubt.cause,

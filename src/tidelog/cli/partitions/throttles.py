@@ -34,7 +34,7 @@ class Removed(NamedTuple):
 
 
 def replicas(copies: Iterable[Copy]) -> dict[str, dict[str, str]]:
-    """Of each topic, its lists of throttled replicas."""
+    """The lists of throttled replicas, by topic."""
     lists: dict[str, tuple[list[str], list[str]]] = {}
     for copy in copies:
         leaders, followers = lists.setdefault(copy.topic, ([], []))

@@ -23,7 +23,7 @@ class Start(NamedTuple):
 
 
 def duration_ms(text: str) -> int | None:
-    """Of `10m` or `1.5h`; None when it is nothing of the kind."""
+    """The duration of a text like `10m` or `1.5h`; None for other texts."""
     match = _DURATION.fullmatch(text.strip())
     return None if match is None else int(float(match[1]) * _UNITS_MS[match[2]])
 

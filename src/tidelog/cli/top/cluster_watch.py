@@ -53,7 +53,7 @@ class _Inquiry(Generic[T]):
 
 @dataclass
 class _ClusterMetadata:
-    """Of the cluster."""
+    """The cluster's metadata, as `top` last fetched them."""
 
     cluster_id: str | None = None
     controller: int = -1

@@ -160,7 +160,7 @@ BROKERS = (
 
 
 def fitting(columns: tuple[TopColumn, ...], width: int, longest: int) -> list[TopColumn]:
-    """Those that fit beside the names, in their order.  For names as long as `longest` the less important columns go;
+    """The columns that fit beside the names, in their order.  For names as long as `longest` the less important columns go;
     the others only where there is hardly any room."""
     kept = list(columns)
 

@@ -81,7 +81,7 @@ class Frame:
 
     @cached_property
     def sizes(self) -> dict[TopicPartition, Seen]:
-        """Of the leader's replica."""
+        """The size of the leader's replica of each partition."""
         sizes: dict[TopicPartition, Seen] = {}
         for topic in self.topics:
             for partition_info in topic.partitions:

@@ -280,6 +280,6 @@ def _by_topic(values: Mapping[TopicPartition, float]) -> dict[str, float]:
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """Of what is known."""
+    """The sum of the values that are not None; None if there are none."""
     amounts = [value for value in values if value is not None]
     return sum(amounts) if amounts else None

@@ -186,7 +186,7 @@ class SecurityAdmin:
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, dict[str, int]]:
-        """Of all users, or of these: the mechanisms that they have a password for, with its iterations.
+        """The SCRAM mechanisms of all users, or of these users, each with the iterations of its password.
 
         mechanisms = (await admin.describe_user_scram_credentials(["alice"]))["alice"]
         """
@@ -343,7 +343,7 @@ class SecurityAdmin:
         return answer.expiry_timestamp_ms
 
     async def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """Those that the user may see, or of these owners only.
+        """The delegation tokens that the user may see, or only those of these owners.
 
         tokens = await admin.describe_delegation_tokens(["User:alice"])
         """

@@ -54,7 +54,7 @@ class BlockingSecurityAdmin:
     def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, dict[str, int]]:
-        """Of all users, or of these: the mechanisms that they have a password for, with its iterations.
+        """The SCRAM mechanisms of all users, or of these users, each with the iterations of its password.
 
         mechanisms = (admin.describe_user_scram_credentials(["alice"]))["alice"]
         """
@@ -121,7 +121,7 @@ class BlockingSecurityAdmin:
         return self._run(self._core.expire_delegation_token(hmac, period_ms=period_ms))
 
     def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """Those that the user may see, or of these owners only.
+        """The delegation tokens that the user may see, or only those of these owners.
 
         tokens = admin.describe_delegation_tokens(["User:alice"])
         """

@@ -47,7 +47,7 @@ class ConsumerMetrics:
     commit_latency_max_ms: float
     partitions_assigned: int
     records_lag_max: int
-    """Of all assigned partitions."""
+    """The largest lag among the assigned partitions."""
     lag: Mapping[TopicPartition, int]
     """By partition: how far the position is behind the end, as of the last fetch."""
 

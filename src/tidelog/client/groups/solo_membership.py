@@ -70,7 +70,7 @@ class SoloMembership:
             )
 
     def seen(self, partitions: Mapping[str, int]) -> None:
-        """It looks by itself."""
+        """Does nothing: this membership looks at the topics by itself."""
 
     def applied(self) -> None:
         if self.change is not None:

@@ -42,7 +42,7 @@ class ProducerMetrics:
     throttle_time_ms_total: float
     """For how long, in all."""
     throttle_time_avg_ms: float
-    """Of an answered request; 0 without a quota."""
+    """The average throttle time of an answered request; 0 without a quota."""
     throttle_time_max_ms: float
     record_queue_time_avg_ms: float
     """From the first record of a batch until the batch was sent."""

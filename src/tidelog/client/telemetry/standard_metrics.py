@@ -22,7 +22,7 @@ class ConnectionMetrics(NamedTuple):
     """Connections since the start."""
     created_rate: float
     latencies: Mapping[str, NodeLatency]
-    """Of requests, by broker id."""
+    """The latencies of requests, by broker id."""
 
 
 def connection_metrics(kind: str, connections: ConnectionMetrics) -> list[ClientMetric]:

@@ -16,7 +16,7 @@ NO_ID = UUID(int=0)
 ASK_AGAIN_MS = 300_000  # after a failure, and while brokers serve no telemetry
 INTERVAL_MS_MIN = 100  # as Kafka bounds it
 FIRST_PUSH = 0.5, 1.5
-"""Of the push interval: clients that start together do not push together."""
+"""The first push comes after this share of the push interval: clients that start together do not push together."""
 ALL_METRICS = frozenset({"*", ""})
 _FOR_GOOD = frozenset(
     {

@@ -178,7 +178,7 @@ class GroupStore:
     async def write_source_offsets(
         self, connector: str, offsets: Iterable[tuple[dict[str, Any], dict[str, Any] | None]]
     ) -> None:
-        """Of a connector that is stopped."""
+        """Changes the offsets of a connector that is stopped."""
         for partition, offset in offsets:
             value = None if offset is None else json.dumps(offset).encode()
             key = offset_key(connector, partition)

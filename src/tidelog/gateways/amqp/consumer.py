@@ -39,11 +39,11 @@ class DeliveryChannel(Protocol):
         ...
 
     def ready(self, consumer: QueueConsumer) -> None:
-        """It can again."""
+        """The consumer can take messages again."""
         ...
 
     async def delivered(self, size: int) -> None:
-        """So many bytes were handed out: waits while the client does not read them, or its quota is used up."""
+        """`size` bytes were handed out.  Waits while the client does not read them, or while its quota is used up."""
         ...
 
     def consumer_ended(self, consumer: QueueConsumer) -> None:

@@ -40,7 +40,7 @@ class Pacing:
         return "blocked" if self._alarmed else "flow"
 
     def publishing(self, size: int) -> None:
-        """So many bytes more wait to be stored; negative: fewer."""
+        """`size` more bytes wait to be stored; negative: fewer."""
         self._unstored_bytes += size
         self._unstored += 1 if size >= 0 else -1
         if self.paused:

@@ -35,14 +35,14 @@ class QueueConsumers:
             self._ranked.add((vhost, queue))
 
     def above(self, vhost: str, consumer: QueueConsumer) -> list[QueueConsumer]:
-        """Those of higher priority."""
+        """The queue's consumers with a higher priority than `consumer`."""
         key = vhost, consumer.queue.name
         if key not in self._ranked:
             return []
         return [other for other in self._by_queue[key] if other.priority > consumer.priority]
 
     def below(self, vhost: str, consumer: QueueConsumer) -> list[QueueConsumer]:
-        """Those of lower priority."""
+        """The queue's consumers with a lower priority than `consumer`."""
         key = vhost, consumer.queue.name
         if key not in self._ranked:
             return []

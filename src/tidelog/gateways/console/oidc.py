@@ -202,7 +202,7 @@ class OidcLogin:
     # The cookie
 
     def _key(self) -> bytes:
-        """Of the cluster, so that the browser may come back to another broker."""
+        """The cluster's key, so that the browser may come back to another broker."""
         secret = self._services.access.secret or self._own_key
         return hmac.digest(secret, b"console log-in by OpenID Connect", "sha256")
 

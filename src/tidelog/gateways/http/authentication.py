@@ -64,7 +64,7 @@ class HttpIdentity(NamedTuple):
     expires_ms: int | None
     """When the token expires; None for a password."""
     fingerprint: tuple[object, ...]
-    """Of the user's password as it was; empty for a token."""
+    """A fingerprint of the user's password at the log-in; empty for a token."""
 
 
 class _ConsoleSession(NamedTuple):
@@ -191,7 +191,7 @@ class Authentication:
         return self._services.config().http_negotiates
 
     async def ticket_holder(self, scope: Scope, proof: str) -> HttpIdentity:
-        """Who shows this ticket; raises `Problem`.  No verdict is kept: a ticket counts once."""
+        """The user of this ticket; raises `Problem`.  No verdict is kept: a ticket counts once."""
         mechanism, claimed = "GSSAPI", "a ticket's holder"
         host = _peer(scope).rpartition(":")[0]
         try:

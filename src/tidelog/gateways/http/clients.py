@@ -38,7 +38,7 @@ class Loopback:
 
 
 class _UserClients:
-    """Of one user; of everybody without logins."""
+    """The clients of one user; without log-ins, the clients of everybody."""
 
     def __init__(self) -> None:
         self.opening = asyncio.Lock()

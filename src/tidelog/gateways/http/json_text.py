@@ -16,7 +16,7 @@ def parse(text: bytes | str) -> Any:
 
 
 def parse_request(text: bytes) -> Any:
-    """Of a request: text in it can also be said in UTF-8, as every protocol behind us needs it.  Long ones are for
+    """The JSON of a request: its text can also be encoded in UTF-8, as every protocol behind us needs it.  Long ones are for
     `json_steps`."""
     value = parse(text)
     check_text(text.decode(), value)

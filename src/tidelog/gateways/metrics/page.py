@@ -26,7 +26,7 @@ def _escaped(text: str) -> str:
 
 
 def labels_in(line: str) -> str:
-    """Of the first row of a series."""
+    """The labels in the first row of a series."""
     row, _, _ = line.partition("\n")
     return row[row.index("{") : row.rindex("}") + 1] if "{" in row else ""
 

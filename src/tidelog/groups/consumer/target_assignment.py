@@ -48,7 +48,7 @@ class GroupFacts(NamedTuple):
     now_ms: int
     new_id: Callable[[], str]
     viewers: Mapping[str, TopicViewer] = MappingProxyType({})
-    """Who sees not all topics, by member."""
+    """The viewers that do not see all topics, by member."""
     rules: object = None
     """Another object once viewers may see other topics."""
 

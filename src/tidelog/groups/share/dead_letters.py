@@ -172,7 +172,7 @@ class ShareDeadLetters:
 
 
 async def _records(partition: HostedPartition, first: int, last: int) -> tuple[list[Record], int]:
-    """Those from `first` on that make one batch, and up to which offset they reach; what the log does not have any
+    """The records from `first` on that make one batch, and up to which offset they reach; what the log does not have any
     more is passed over."""
     records_log = partition.log
     first = max(first, records_log.start)

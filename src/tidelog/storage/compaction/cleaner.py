@@ -70,7 +70,7 @@ class Counters:
     last_round_keys: int = 0
     last_round_ms: int = 0
     dirtiest_percent: int = 0
-    """Of the dirtiest log when it was last looked for."""
+    """The dirty share of the dirtiest log at the last search."""
     overdue_ms_max: int = 0
     """How far `max.compaction.lag.ms` was overrun when it was last looked for."""
 
@@ -311,7 +311,7 @@ class Cleaner:
             self._clean.save()
 
     def _remove_files(self, folder: str, mark: str) -> None:
-        """Of a round that was given up: files whose names have `mark` in them."""
+        """Removes the files of a round that was given up: their names contain `mark`."""
         disk = self._volume.disk
         if disk.exists(folder):
             for name in disk.list(folder):

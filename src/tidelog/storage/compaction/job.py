@@ -43,7 +43,7 @@ class CompactionJob:
     io_bytes_per_second: float = NO_IO_LIMIT
     producers: dict[int, LastRecord] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict, repr=False)
-    """Of an encrypted log: the keys that its files have, in hexadecimal digits, by their ids."""
+    """The data keys of an encrypted log's files, in hexadecimal digits, by their ids."""
     new_data_key: str = ""
     """The id of the one to encrypt new files with; empty: they are plain."""
     aborted: list[Aborted] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Rewritten(NamedTuple):
     """A group of segments has been written anew; the files are synced and wait for their swap."""
 
     bases: list[int]
-    """Of the segments it replaces; the first is its own."""
+    """The base offsets of the segments that this segment replaces; the first is its own."""
     size: int
     max_timestamp: int
     max_timestamp_offset: int
@@ -74,7 +74,7 @@ class Rewritten(NamedTuple):
 
 @dataclass(slots=True)
 class CompactionProgress:
-    """Of one round, for metrics.  `end` is the first offset that is not clean afterwards."""
+    """The progress of one round, for metrics.  `end` is the first offset that is not clean afterwards."""
 
     end: int = 0
     keys: int = 0

@@ -193,7 +193,7 @@ class LogDirectory:
         self.let_go()
 
     def let_go(self) -> None:
-        """Of the lock and the timer, without saving anything."""
+        """Releases the lock and stops the timer, without saving anything."""
         self.volume.flusher.stop()
         if self._lock is not None:
             self._lock.close()
@@ -249,8 +249,8 @@ class LogDirectory:
         return log
 
     def _recover_again(self, name: TopicPartition, config: TopicConfig, start: int, point: int) -> int:
-        """Of a log whose keys were away at the start, what the start would have done.  Of another one, where it ends once
-        what is not whole is gone from its end: all before is believed, so that this takes no longer than opening it."""
+        """Recovers a log whose keys were away at the start, as the start would have done.  In any other log only an
+        incomplete end is cut off, and everything before is trusted: that takes no longer than opening the log."""
         late, last = name in self.unrecovered, self.last_run
         power_lost, failed = (last.power_lost, last.failed) if late and last is not None else (False, False)
         recovery = Recovery(self.volume, self.folder(name), config, power_lost, failed)

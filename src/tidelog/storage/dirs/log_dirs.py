@@ -129,12 +129,12 @@ class LogDirs:
 
     @property
     def home_id(self) -> str:
-        """Of the data and of the machine's boot: whoever has the lock on these directories is the only one with it."""
+        """An id of the data and of the machine's boot: only the process that holds their locks has the id."""
         return "/".join((self.dirs[0].volume.disk.boot_id(), *sorted(self.ids)))
 
     @property
     def ids(self) -> frozenset[str]:
-        """Of the directories that can be used."""
+        """The ids of the directories that can be used."""
         return frozenset(
             each.identity.directory_id.hex for each in self.online() if each.identity is not None
         )

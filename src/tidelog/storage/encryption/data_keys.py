@@ -31,7 +31,7 @@ class DataKey:
     key_name: str
     """As in `encryption.key`."""
     version: int
-    """Of the key it is wrapped with."""
+    """The version of the key that wraps this data key."""
     wrapped: str
     plain: bytes | None = None
     problem: str = "it is not read yet"

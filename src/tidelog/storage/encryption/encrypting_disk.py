@@ -54,7 +54,7 @@ class BoundKey:
 
 
 class MissingKey:
-    """Of a file whose data key is not known to this broker."""
+    """Stands for the data key of a file, if this broker does not have the key."""
 
     def __init__(self, keys: DataKeys, id: bytes) -> None:
         self._keys = keys
@@ -68,7 +68,7 @@ class MissingKey:
 
 
 class LostHeader:
-    """Of a file of which neither copy of the header is whole: nothing in it can be opened, so all of it reads as rotten."""
+    """Stands for the data key of a file that has no whole copy of its header: all of the file reads as damaged."""
 
     def check(self) -> None:
         pass

@@ -31,7 +31,7 @@ class KeyGone(KeyUnavailable):
 
 class KeyService(Protocol):
     local: bool
-    """It answers at once, without a network."""
+    """True if the service answers at once, without a network."""
 
     def newest_version(self, name: str) -> int: ...
     def wrap(self, name: str, plain: bytes, context: bytes) -> tuple[int, str]:

@@ -26,7 +26,7 @@ class FileUsage(NamedTuple):
     key_name: str
     """As in `encryption.key`; `unknown` where `encryption-keys` does not have the data key."""
     version: int
-    """Of the key that wraps the data key of the file; 0 where there is none."""
+    """The version of the key that wraps the file's data key; 0 for a file without a data key."""
 
 
 def files_of(disk: Disk, log_dir: str, keys: DataKeys) -> Iterator[FileUsage]:

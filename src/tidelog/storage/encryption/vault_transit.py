@@ -106,7 +106,7 @@ def _text(data: bytes) -> str:
 
 
 def _version(wrapped: str) -> int:
-    """Of `vault:v3:...`."""
+    """The key version in a wrapped key: 3 in `vault:v3:...`."""
     try:
         return int(wrapped.split(":")[1].removeprefix("v"))
     except (IndexError, ValueError):

@@ -18,7 +18,7 @@ _CACHE_BYTES = 8 * WINDOW
 
 
 def keys_for_worker(disk: Disk, logs: Iterable[str], fresh: str) -> tuple[dict[str, str], str]:
-    """Of the files `logs`, by id, and the id of the one that the file `fresh` would get; empty where all is plain."""
+    """The data keys of the files `logs`, by id, and the id of the key for the file `fresh`; empty without encryption."""
     if not isinstance(disk, EncryptingDisk):
         return {}, ""
     keys = [key for path in logs if (key := disk.data_key_of(path)) is not None]

@@ -162,13 +162,13 @@ class Durability:
         return self._folder.plan(plan)
 
     def plan_sync(self, plan: Plan) -> SyncProgress:
-        """Of all that is written now."""
+        """Plans a sync of everything that is written now."""
         self._sync = None
         plan.files.append(self.active.file)
         return self._plan(plan, self.active.end)
 
     def _plan(self, plan: Plan, end: int) -> SyncProgress:
-        """Of what is written below `end`: appends that have their place in a sealed segment may not be there yet."""
+        """Plans a sync below `end`: appends to a sealed segment may be reserved and not written yet."""
         sealed = []
         for segment in self._unsynced:
             if segment.reserved > segment.size:

@@ -61,7 +61,7 @@ class LogFolder:
         self.changed()
 
     def changed(self) -> None:
-        """It has names that are not durable, or still has some that were removed."""
+        """The folder has new names that are not durable, or names whose removal is not durable."""
         self._changes += 1
 
     def wrote(self, path: str) -> None:

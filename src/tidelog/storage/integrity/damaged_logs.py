@@ -14,7 +14,7 @@ logger = logging.getLogger("tidelog.storage")
 
 
 def open_damaged(homes: Iterable[LogDirectory], configs: Configs) -> None:
-    """Those that the last run or recovery found; from then on `damaged_logs` tells them."""
+    """Opens the logs in which the last run or recovery found damage; from then on `damaged_logs` lists them."""
     for home in homes:
         for name in sorted(home.to_open & home.names):
             try:

@@ -168,7 +168,7 @@ class Scrubber:
     # One segment
 
     async def _targets(self, name: TopicPartition) -> list[Target]:
-        """Of the segment that is appended to, what is on disk for certain: nothing is written for the sake of it."""
+        """The segments to check; of the active segment only the part that is synced: a check causes no writes."""
         log = self._home.logs.get(name)
         if log is None:
             folder = self._home.folder(name)

@@ -9,7 +9,7 @@ from tidelog.storage.segments.txn_index import Aborted
 
 
 def between(segments: Segments, start: int, end: int) -> list[Aborted]:
-    """Those that have records from `start` on and below `end`."""
+    """The aborted transactions that have records from `start` to below `end`."""
     aborted: list[Aborted] = []
     for segment in segments.above(segments.holding(start) - 1):
         more, complete = segment.indexes.transactions.between(start, end)
@@ -20,8 +20,8 @@ def between(segments: Segments, start: int, end: int) -> list[Aborted]:
 
 
 def in_slice(segments: Segments, part: Slice, start: int, end: int) -> list[Aborted]:
-    """Those that have records in a slice that was read from `start` on, with the bound `end`; a few more where the index
-    does not tell exactly where the slice ends."""
+    """The aborted transactions with records in a slice that was read from `start` on, with the bound `end`; a few more
+    where the index does not tell exactly where the slice ends."""
     if not any(len(segment.indexes.transactions) for segment in segments.above(segments.holding(start) - 1)):
         return []
     return between(segments, start, min(end, _end_of(segments, part, start, end)))

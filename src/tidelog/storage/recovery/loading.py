@@ -105,7 +105,7 @@ def list_segments(volume: Volume, folder: str, bases: Iterable[int], config: Top
 class LogFolderFiles:
     bases: set[int] = field(default_factory=set)
     transactions: list[int] = field(default_factory=list)
-    """Of the segments that have an index of aborted ones."""
+    """The base offsets of the segments that have an index of aborted transactions."""
     others: list[str] = field(default_factory=list)
 
 

@@ -146,7 +146,7 @@ class Segment(NativeSegment):
         return indexes.times
 
     def _first_timestamp(self) -> int:
-        """Of the first batch on disk; the time index of a segment that was closed knows one at least as large."""
+        """The timestamp of the first batch on disk; the time index of a closed segment has one at least as large."""
         if self.indexes.fresh or not self.size:
             return -1
         first = header_at(self.file.read(HEADER_SIZE, 0))
@@ -232,7 +232,7 @@ class Segment(NativeSegment):
         return end
 
     def header(self, position: int) -> Header:
-        """Of the batch that starts there."""
+        """The header of the batch that starts at `position`."""
         header = header_at(self.file.read(HEADER_SIZE, position))
         if header is None:
             raise CorruptMessage(f"{self.path} has no batch at position {position}, where one must start")

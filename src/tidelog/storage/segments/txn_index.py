@@ -125,7 +125,7 @@ class TxnIndex:
                 self._disk.open(self._path).truncate(size)
 
     def between(self, start: int, end: int) -> tuple[list[Aborted], bool]:
-        """Those that have records from `start` on and below `end`; true when no later index can have any."""
+        """The aborted transactions with records from `start` to below `end`; True if no later index can have any."""
         entries: list[Aborted] = []
         for aborted in decode(self._data[self._position(start) :]):
             if aborted.first_offset < end:
@@ -135,7 +135,7 @@ class TxnIndex:
         return entries, False
 
     def _position(self, offset: int) -> int:
-        """Of the first entry whose marker is at `offset` or later."""
+        """The position of the first entry whose marker is at `offset` or later."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2

@@ -45,7 +45,7 @@ class Manifest:
     partition: int
     number: int = 0
     leader_epoch: int = -1
-    """Of the leader that wrote it: an older one must not write any more."""
+    """The epoch of the leader that wrote the manifest: no older leader may write a manifest after it."""
     log_start: int = 0
     """Records below are deleted."""
     segments: tuple[ColdSegment, ...] = ()
@@ -88,7 +88,7 @@ class Manifest:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all segments whose objects this manifest knows of."""
+        """The names of all segments whose objects this manifest lists."""
         return frozenset((*(segment.name for segment in self.segments), *self.deleting, *self.diverged))
 
     def without_deleted(self, names: Sequence[str]) -> Manifest:

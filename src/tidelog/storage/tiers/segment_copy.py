@@ -28,7 +28,7 @@ class SealedSource(NamedTuple):
     folder: str
     files: SegmentFiles
     start: int
-    """Of what is to be copied: an earlier leader may have copied the records before it, up to another end."""
+    """The first offset to copy: an earlier leader may have copied the records before it."""
     end: int
     position: int
     size: int

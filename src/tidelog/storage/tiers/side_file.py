@@ -32,7 +32,7 @@ class SideFile(NamedTuple):
     chunks: tuple[Chunk, ...]
     aborted: tuple[Aborted, ...]
     epochs: tuple[tuple[int, int], ...]
-    """Of the log up to the end of the segment: (epoch, first offset)."""
+    """The leader epochs of the log up to the end of the segment: (epoch, first offset)."""
     producers: bytes
     """A snapshot of producers as of the end of the segment; empty when there was none."""
 

@@ -1,1 +1,1 @@
-"""Who may do what and how much: log-in, ACLs, users, delegation tokens, quotas."""
+"""Handlers of log-in, ACLs, users, delegation tokens and quotas."""

@@ -109,7 +109,7 @@ def _let_go(request: ProduceInFlight, producer_id: int, done: asyncio.Future[Ans
 
 
 def _batches(request: ProduceInFlight) -> Iterator[tuple[Key, Header]]:
-    """Those in a transaction; what cannot be read is for the partition to refuse."""
+    """The batches in a transaction; the partition refuses batches that cannot be read."""
     for topic, parts in request.ask.topics:
         for index, start, size in parts:
             header = header_at(request.frame[start : start + max(size, 0)])
@@ -142,7 +142,7 @@ def _enlist(
 
 
 class VerificationGuard(NamedTuple):
-    """Of one producer in one partition.  What the coordinator said counts while the guard stays the same: a marker, or
+    """A producer in one partition.  The coordinator's answer counts while the guard stays the same: a marker, or
     another leader whose log may hold one, changes it."""
 
     leader_epoch: int

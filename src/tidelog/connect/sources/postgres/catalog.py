@@ -119,7 +119,7 @@ class PostgresCatalog:
         return [name for name in (TableName(*row) for row in rows) if wanted.takes(name)]
 
     def key_columns(self, oid: int) -> list[str]:
-        """Of the primary key, in its order."""
+        """The columns of the primary key, in the key's order."""
         rows = self.query(
             "SELECT a.attname FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place) "
             "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum "

@@ -39,7 +39,7 @@ class Content:
         self._pieces: list[bytes] = []
         self._left = 0
         self.size = 0
-        """Of the body, as far as it has come."""
+        """The bytes of the body that have arrived."""
 
     def header(self, class_id: int, size: int, properties: bytes) -> bool:
         """True when the message is whole."""

@@ -22,7 +22,7 @@ MAX_PRIORITY = "x-max-priority"
 SINGLE_ACTIVE = "x-single-active-consumer"
 PRIORITIES_MAX = 32
 PRIORITY = "x-priority"
-"""Of a consumer."""
+"""The argument of a consumer for its priority."""
 QUORUM = "quorum"
 REJECT_TO_DEAD_LETTERS = "reject-publish-dlx"
 _OVERFLOWS = ("drop-head", "reject-publish", REJECT_TO_DEAD_LETTERS)
@@ -76,7 +76,7 @@ ARGUMENTS: Mapping[str, Callable[[Any], str | None]] = {
     MAX_PRIORITY: _number(0, PRIORITIES_MAX),
     SINGLE_ACTIVE: _boolean,
 }
-"""Those that change what a queue does; RabbitMQ keeps any other argument, and so does this broker."""
+"""The arguments that change a queue's behaviour; the broker keeps any other argument, as RabbitMQ does."""
 
 
 def check_queue_arguments(queue: AmqpQueue, vhost: str) -> None:

@@ -47,7 +47,7 @@ TRIES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Declarer:
-    """Who declares: a connection, the virtual host that it opened, and the tenant behind this virtual host."""
+    """The client that declares: a connection, the virtual host that it opened, and the tenant of the virtual host."""
 
     connection: str
     vhost: str

@@ -25,7 +25,7 @@ COUNTERS = ("connections", "requests", "bytes_in", "bytes_out", "errors")
 
 
 def client_figures(around: GatewayServices, wanted: str | None = None) -> list[dict[str, Any]]:
-    """Of all clients, or of the client `wanted` with every metric that it pushed."""
+    """The figures of all clients, or of the client `wanted` with every metric that it pushed."""
     clients = around.services.counters.clients
     traffic_by_name = clients.snapshot()
     software: dict[str, set[str]] = {}

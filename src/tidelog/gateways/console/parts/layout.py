@@ -33,7 +33,7 @@ class BrokerIdentity(NamedTuple):
     cluster_id: str
     node_id: int
     user: str = ""
-    """Who has logged in; empty where nobody logs in."""
+    """The user who has logged in; empty where nobody logs in."""
 
 
 # The name of each section, its address, and the key that opens it after g.

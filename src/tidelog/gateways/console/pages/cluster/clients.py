@@ -148,7 +148,7 @@ def _searched(figures: dict[str, Any]) -> str:
 
 
 def _slowest(figures: dict[str, Any], name: str) -> float | None:
-    """Of the instances that still run."""
+    """The largest value among the instances that still run."""
     times = (instance[name] for instance in figures["instances"] if not instance["ended"])
     return max((time_ms for time_ms in times if time_ms is not None), default=None)
 
