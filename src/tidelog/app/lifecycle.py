@@ -243,6 +243,7 @@ class Broker:
         self._run(active_controller.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
         self._run(self._replicating.rollback.run(), "comparing logs with the metadata")
+        self._run(self._replicating.leaderless.run(), "reporting logs in doubt that have grown")
         self._run(DirectoryFailure(node, self._dirs, controller).run(), "watching disks")
         self._run(self._known_revision.run(), "keeping the revision of the metadata")
         self._undo.callback(self._known_revision.remember)
