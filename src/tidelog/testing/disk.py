@@ -220,11 +220,6 @@ class VirtualDisk:
         content.damage(position, data)
         return position
 
-    def replace_folder(self, path: str) -> None:
-        """Replaces the disk that is mounted at `path` by an empty one; everything below `path` is lost."""
-        for content in self._state.names.empty(path):
-            self._state.released(content)
-
     def files(self, folder: str = "") -> dict[str, bytes]:
         """All files that exist now below `folder`, by path."""
         files = self._state.names.walk()

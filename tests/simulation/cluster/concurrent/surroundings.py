@@ -106,7 +106,7 @@ async def one_of_two_disks_is_replaced(cluster: Cluster, random: Random) -> None
     node = _replaceable(cluster, random)
     if node is not None:
         cluster.kill(node, power=True)
-        cluster.machines[node].disk.replace_folder(random.choice(DIRECTORIES))
+        cluster.machines[node].replace_folder(random.choice(DIRECTORIES))
         cluster.directories_lost.add(node)
         await asyncio.sleep(random.choice(BACK_S))
         await back(cluster, node)
