@@ -15,8 +15,9 @@ from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
 from tidelog.config.broker import HTTP_LISTENER, find_broker_setting
 from tidelog.config.describe import describe_broker, describe_topic
 from tidelog.config.listener_security import PREFIX
-from tidelog.config.setting import NotBuilt, UnknownSetting
+from tidelog.config.setting import UnknownSetting
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from tidelog.metadata.cluster_min_isr import MIN_ISR, check_min_isr
 from tidelog.metadata.config_alterations import Action, Alteration, altered
 from tidelog.metadata.topics.names import check_topic_name
 from tidelog.net.certificate_names import check_change
@@ -54,6 +55,8 @@ async def alter(
             }
             return altered(current, wanted, settings, held, "setting")
 
+        deleted = {alteration.name for alteration in wanted if alteration.action is Action.DELETE}
+        check_min_isr(name, {alteration.name for alteration in wanted}, deleted)
         kept = [alteration.name for alteration in wanted if alteration.action is not Action.DELETE]
         await _alter_broker(name, kept, change_broker, context, validate_only)
     elif kind == LOGGER:
@@ -98,6 +101,7 @@ async def replace(
         controller = context.services.controller
         await controller.alter_topic_configs(name, lambda _: values, validate_only)
     elif kind == BROKER:
+        check_min_isr(name, values, {MIN_ISR} - values.keys())
         await _alter_broker(name, values, lambda _: values, context, validate_only)
     elif kind == GROUP:
         check_group_name(name)
@@ -148,7 +152,7 @@ async def _alter_broker(
 
     try:
         await context.services.controller.alter_broker_configs(node, checked, validate_only)
-    except (NotBuilt, UnknownSetting):
+    except UnknownSetting:
         raise
     except errors.InvalidConfig as problem:
         raise errors.InvalidRequest(str(problem)) from problem
