@@ -200,6 +200,7 @@ PURE = [
     "metadata/etcd/messages.py",
     "metadata/image/image.py",
     "metadata/in_sync_changes.py",
+    "metadata/internal_replicas.py",
     "metadata/reassignments.py",
     "metadata/tenants.py",
     "metadata/topics/names.py",

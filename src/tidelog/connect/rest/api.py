@@ -79,20 +79,11 @@ class ConnectApi:
             ("GET", "/admin/loggers", self.loggers),
             ("PUT", "/admin/loggers/{logger}", self.set_logger),
         ]
-        routes = [Route(path, self._guarded(handler), methods=[method]) for method, path, handler in table]
+        routes = [
+            Route(path, _guarded(handler, self._users), methods=[method]) for method, path, handler in table
+        ]
         handlers: Any = {RequestRefused: _refused, HTTPException: _not_found, errors.TidelogError: _failed}
         return Starlette(routes=routes, exception_handlers=handlers)
-
-    def _guarded(self, handler: Handler) -> Handler:
-        async def guarded(request: Request) -> Response:
-            origin = request.headers.get("origin")
-            if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-                raise RequestRefused(403, f"requests of pages of {origin} are not answered")
-            if self._users is not None:
-                await self._users.check(request)
-            return await handler(request)
-
-        return guarded
 
     async def root(self, request: Request) -> Response:
         return JSONResponse(
@@ -289,6 +280,18 @@ class ConnectApi:
             raise RequestRefused(404, f"invalid log level {wanted!r} or logger {name!r}")
         logging.getLogger(None if name == "root" else name).setLevel(LEVELS[wanted])
         return JSONResponse([name])
+
+
+def _guarded(handler: Handler, users: WorkerUsers | None) -> Handler:
+    async def guarded(request: Request) -> Response:
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            raise RequestRefused(403, f"requests of pages of {origin} are not answered")
+        if users is not None:
+            await users.check(request)
+        return await handler(request)
+
+    return guarded
 
 
 def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
