@@ -164,6 +164,16 @@ def test_the_command_line_logs_in(broker: SecuredBroker, worker: Worker, tmp_pat
     assert run("editor", "delete", "d").returncode == 0
 
 
+def test_a_certificate_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    for name, words in (("empty.pem", "is no PEM file"), ("none.pem", "no such file")):
+        command = [TIDELOG, "connect", "worker", "--certificate", str(tmp_path / name)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 1
+        assert words in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

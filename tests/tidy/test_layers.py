@@ -249,6 +249,8 @@ PURE = [
     "pipeline/options/source.py",
     "pipeline/source/offset_ranges.py",
     "pipeline/sql/rewriting.py",
+    "pipeline/sql/direct/json_columns.py",
+    "pipeline/sql/direct/plan.py",
     "pipeline/sql/statements.py",
     "queues/delay_index.py",
     "queues/delayed_records.py",

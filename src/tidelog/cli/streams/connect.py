@@ -126,8 +126,8 @@ def connect() -> None:
         "a worker that died.  The worker serves Kafka Connect's REST API.",
         """
 tidelog connect worker
-tidelog connect worker --bootstrap b1:9092,b2:9092 --command-config worker.properties \\
-    --listen 10.0.0.5:8083 --certificate worker.pem --plugin shop.connectors
+tidelog connect worker --bootstrap b1:9092,b2:9092 --plugin shop.connectors
+tidelog connect worker --command-config worker.properties --listen 10.0.0.5:8083 --certificate worker.pem
 """,
     )
 )
@@ -158,7 +158,7 @@ tidelog connect worker --bootstrap b1:9092,b2:9092 --command-config worker.prope
 )
 @click.option(
     "--certificate",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="A PEM file with a certificate and its key: the REST API is https.",
 )

@@ -19,6 +19,7 @@ from tidelog.connect.rest.authentication import WorkerUsers
 from tidelog.connect.state.store import GroupStore, WorkerGroup
 from tidelog.connect.task_log import TaskLogs
 from tidelog.connect.worker import ConnectWorker
+from tidelog.errors import InvalidConfig
 from tidelog.net.network import listen
 
 CONNECTIONS_MAX = 200
@@ -69,7 +70,13 @@ async def serve(
 
 def _server_context(certificate: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
+    try:
+        context.load_cert_chain(certificate)
+    except ssl.SSLError:
+        raise InvalidConfig(f"{certificate} is no PEM file with a certificate and its key") from None
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise InvalidConfig(f"{certificate} cannot be read: {reason}") from None
     return context
 
 

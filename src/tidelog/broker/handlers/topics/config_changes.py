@@ -17,6 +17,7 @@ from tidelog.config.describe import describe_broker, describe_topic
 from tidelog.config.listener_security import PREFIX
 from tidelog.config.setting import NotBuilt, UnknownSetting
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from tidelog.metadata.cluster_min_isr import MIN_ISR, check_min_isr
 from tidelog.metadata.config_alterations import Action, Alteration, altered
 from tidelog.metadata.topics.names import check_topic_name
 from tidelog.net.certificate_names import check_change
@@ -54,6 +55,8 @@ async def alter(
             }
             return altered(current, wanted, settings, held, "setting")
 
+        deleted = {alteration.name for alteration in wanted if alteration.action is Action.DELETE}
+        check_min_isr(name, {alteration.name for alteration in wanted}, deleted)
         kept = [alteration.name for alteration in wanted if alteration.action is not Action.DELETE]
         await _alter_broker(name, kept, change_broker, context, validate_only)
     elif kind == LOGGER:
@@ -98,6 +101,7 @@ async def replace(
         controller = context.services.controller
         await controller.alter_topic_configs(name, lambda _: values, validate_only)
     elif kind == BROKER:
+        check_min_isr(name, values, {MIN_ISR} - values.keys())
         await _alter_broker(name, values, lambda _: values, context, validate_only)
     elif kind == GROUP:
         check_group_name(name)
