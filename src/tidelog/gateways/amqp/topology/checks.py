@@ -17,7 +17,7 @@ from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchang
 RESERVED = "amq."
 ARGUMENTS_BYTES_MAX = 16_384
 COUNTS_MAX = {"exchange": 10_000, "binding": 100_000}
-"""The most exchanges and bindings of one virtual host.  Each is an entry of the metadata store.  Bounds on topics bound queues."""
+"""The most exchanges and bindings of one virtual host: entries of the metadata store.  Queues are bounded as topics are."""
 DEFAULT_EXCHANGE = "operation not permitted on the default exchange"
 PREDECLARED_NAMES = frozenset(exchange.name for exchange in PREDECLARED)
 
