@@ -37,7 +37,7 @@ class Load:
     compression: float = 1.0
     """How many times smaller compression makes the messages: 3 for 3 to 1.  `throughput` is already compressed."""
     growth: float = 0.0
-    """Of messages and throughput in a month: 0.05 for 5 %."""
+    """The growth of messages and throughput in a month: 0.05 for 5 %."""
     months: float = 0.0
     """The load is that after so many months of growth."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog.wire.protobuf import fields, message, messages, text
 
 EXPORT_BYTES_MAX = 1 << 20
-"""Of one request, unless one push is larger."""
+"""The most bytes of one request, unless one push is larger."""
 RETRY_S, RETRY_S_MAX = 1.0, 30.0
 RETRY_AFTER_S_MAX = 300.0
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})

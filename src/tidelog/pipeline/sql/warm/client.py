@@ -161,7 +161,7 @@ def _log_of(path: Path) -> Path:
 
 
 def _digest() -> str:
-    """Of the code, the Python and the environment: after an upgrade the next command starts a new process."""
+    """A digest of the code, the Python and the environment: after an upgrade the next command starts a new process."""
     digest = hashlib.sha256(f"{sys.executable} {tidelog.__file__}".encode())
     for file in sorted((Path(tidelog.__file__).parent / "pipeline").rglob("*.py")):
         digest.update(f"{file.name} {file.stat().st_mtime_ns}".encode())
