@@ -15,7 +15,6 @@ from tests.simulation.cluster.concurrent.machines import back
 from tests.simulation.cluster.concurrent.operators import (
     UNCLEAN,
     elect,
-    log_is_moved,
     set_in_sync_minimum,
 )
 from tests.simulation.cluster.concurrent.troubles import (
@@ -23,6 +22,7 @@ from tests.simulation.cluster.concurrent.troubles import (
     AT_ONCE_MAX,
     AT_ONCE_MIN,
     ROT,
+    TWO_DISKS,
     some_kinds,
     strike,
 )
@@ -69,6 +69,7 @@ class Profile:
     client_chance: float = 0.35
     sync_chance: float = 0.35
     """How often brokers sync before they answer: then a power cut of all machines takes nothing."""
+    judge_full_disks: bool = False
     judge_changes: bool = True
     """Whether what is stored, and who leads, is judged too, and not only what clients see."""
 
@@ -81,7 +82,7 @@ class Play:
         self.kinds = some_kinds(random, profile.troubles)
         self.lanes = random.randint(AT_ONCE_MIN, AT_ONCE_MAX)
         settings = {**SETTINGS, **({"log.flush.interval.messages": "1"} if self.synced else {})}
-        if log_is_moved in self.kinds:
+        if not set(TWO_DISKS).isdisjoint(self.kinds):
             settings["log.dirs"] = ",".join(DIRECTORIES)
         if ROT in profile.troubles:
             settings["tidelog.scrub.period.ms"] = "1000"
@@ -91,6 +92,8 @@ class Play:
         self._always: list[rules.AtEveryMoment] = [OneLeaderPerEpoch()]
         if profile.judge_changes:
             self._always += [*(rule() for rule in rules.ALWAYS), CommittedIsHeldByAll()]
+        if profile.judge_full_disks:
+            self._always.append(rules.FullDisksStayOnline())
         self._changes = [rule() for rule in rules.CHANGES]
         self._problems = self.cluster.survivors.problems
         self.cluster.metadata.observers[:] = [self._stored]
