@@ -30,6 +30,7 @@ from tidelog.broker.bounds.connection_quotas import ConnectionQuotas
 from tidelog.broker.bounds.quota_manager import QuotaManager
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.gate import Gate
+from tidelog.broker.handlers.transactions.share_enlistment import enlists
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.login import Logins
 from tidelog.broker.metrics.counters import BrokerCounters
@@ -42,6 +43,7 @@ from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners
 from tidelog.config.first_users import FirstUser
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.consumer.coordinator import ConsumerGroups
@@ -292,7 +294,11 @@ class Broker:
         self._groups.start()
         self._share_shards.start()
         self._producer_ids = ProducerIdAllocator(self._store)
-        coordinators = {self._groups.topic.name: self._groups.coordinator}
+        coordinators: dict[str, CoordinatorRuntime[Any]] = {
+            self._groups.topic.name: self._groups.coordinator,
+            self._share_shards.topic.name: self._share_shards.coordinator,
+        }
+        self._share_shards.decided.append(self._shares.transaction_decided)
         self._markers = TransactionMarkers(node, self._partitions, coordinators, clock, peers)
         self._transactions = TransactionCoordinator(
             node, controller, self._partitions, clock, self._producer_ids, self._markers, peers
@@ -408,7 +414,7 @@ class Broker:
         )
         gate.learned()
         keys = KeySource(around.clock)
-        return Services(
+        services = Services(
             node_id=node,
             clock=around.clock,
             random=around.random,
@@ -444,6 +450,8 @@ class Broker:
             counters=BrokerCounters(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
         )
+        self._share_shards.enlist = enlists(services)
+        return services
 
     def _bind_gateways(self, bound: Bound) -> tuple[str, int] | None:
         """The address of the HTTP port; `bound` gets the listeners of AMQP."""
