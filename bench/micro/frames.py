@@ -6,15 +6,9 @@ from uuid import UUID
 from bench.admin import Identity, Topic
 from bench.micro.timing import Case
 from bench.requests import FETCH_VERSION, PRODUCE_VERSION, FetchFrame, ProduceFrame, single
-from tidelog._speed.wire.frames import (
-    FetchAnswer,
-    ProduceAnswer,
-    decode_fetch,
-    decode_produce,
-    encode_fetch,
-    encode_produce,
-    request_header,
-)
+from tidelog._speed.wire.fetch_frames import FetchAnswer, decode_fetch, encode_fetch
+from tidelog._speed.wire.produce_frames import ProduceAnswer, decode_produce, encode_produce
+from tidelog._speed.wire.request_header import request_header
 
 TOPIC = Topic("bench", UUID(int=1), 1)
 

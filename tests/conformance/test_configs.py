@@ -356,3 +356,31 @@ def test_listing_an_unknown_kind_is_refused(connection: Connection) -> None:
 
 def test_the_first_version_lists_client_metrics_only(connection: Connection) -> None:
     assert connection.call("list_config_resources", 0).config_resources == ()
+
+
+def test_the_cluster_has_one_min_isr(connection: Connection, topic: Any) -> None:
+    """Brokers with values of their own could disagree on which replicas are eligible leaders."""
+    name, created = "min.insync.replicas", topic()
+
+    def shown(kind: int, resource: str) -> list[tuple[str | None, int]]:
+        return [
+            (config.value, config.config_source)
+            for config in describe(connection, kind, resource, [name]).configs
+        ]
+
+    node = str(connection.call("metadata", 12, topics=[]).brokers[0].node_id)
+    for kind, resource in ((TOPIC, created), (BROKER, node), (BROKER, "")):
+        assert shown(kind, resource) == [("1", DYNAMIC_DEFAULT)]
+    for how, value in ((SET, "2"), (DELETE, None)):
+        refused = alter(connection, node, (how, name, value), kind=BROKER)
+        assert refused.error_code.name == "invalid_config"
+        assert refused.error_message == f"Broker-level {name} cannot be altered while ELR is enabled."
+    refused = alter(connection, "", (DELETE, name, None), kind=BROKER)
+    assert refused.error_code.name == "invalid_config"
+    assert refused.error_message == f"Cluster-level {name} cannot be removed while ELR is enabled."
+    for configs in ([], [{"name": "message.max.bytes", "value": "1048588"}]):
+        wanted = resources(BROKER, "", configs=configs)
+        replaced = connection.call("alter_configs", 2, resources=wanted).responses[0]
+        assert replaced.error_message == f"Cluster-level {name} cannot be removed while ELR is enabled."
+    assert alter(connection, created, (SET, name, "1")).error_code == 0
+    assert shown(TOPIC, created) == [("1", DYNAMIC_TOPIC)]

@@ -19,6 +19,7 @@ from tests.conformance.conftest import ON_KAFKA, SETTINGS
 from tests.conformance.process import free_port
 from tests.conformance.test_http_tls import TlsBroker
 from tidelog import Admin, ConfigEntry, ConfigResource, errors
+from tidelog.app.certificates import make_certificates as make_others
 
 pytestmark = pytest.mark.skipif(ON_KAFKA, reason="the broker's settings are those of tidelog serve")
 
@@ -112,6 +113,9 @@ def test_settings_of_a_listener_change_while_the_broker_runs(broker: TlsBroker, 
         for wrong in ("nowhere.pem", "ca.pem"):
             with pytest.raises(errors.InvalidRequest):
                 alter(admin, {location: str(second / wrong)})
+        make_others(certificates / "other", ["127.0.0.1"], brokers=("somebody-else",))
+        with pytest.raises(errors.InvalidRequest, match=r"ssl\.allow\.dn\.changes"):
+            alter(admin, {location: str(certificates / "other" / "somebody-else.pem")})
         with pytest.raises(errors.InvalidRequest, match="name a broker"):
             alter(admin, {location: str(second / "broker.pem")}, "")
         with pytest.raises(errors.InvalidRequest, match="no listener ELSE"):

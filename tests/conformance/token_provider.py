@@ -19,10 +19,13 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
 
 from joserfc import jwt
+from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
 from tests.conformance.process import free_port
 
+_ASSERTION_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 CLIENT_ID, CLIENT_SECRET = "console", "s3cret:of+the console"
 
 
@@ -44,6 +47,12 @@ class TokenProvider:
         self.audience: str | None = None
         """Of tokens by client credentials."""
         self.delay_s = 0.0
+        self.assertion_keys: dict[str, RSAKey | ECKey] = {}
+        """Public keys of clients that prove themselves with an assertion, by the claim sub."""
+        self.assertions: list[Any] = []
+        """The tokens (header and claims) that clients proved themselves with."""
+        self.lifetime_s = 60.0
+        """Of tokens by client credentials."""
         self._server: ThreadingHTTPServer | None = None
         self.rotate()
 
@@ -142,12 +151,13 @@ class _ProviderRequest(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         path = self._path()
         form = dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode()))
-        if path != "/token" or not self._is_client():
+        client = self._client(form)
+        if path != "/token" or client is None:
             self._json({"error": "invalid_client"}, 401)
-        elif form.get("grant_type") == "client_credentials":
-            client = self._basic()[0]
-            token = self.owner.token(client, 60, scope=form.get("scope"), aud=self.owner.audience)
-            self._json({"access_token": token, "token_type": "Bearer", "expires_in": 60})
+        elif form.get("grant_type") in ("client_credentials", _ASSERTION_GRANT):
+            lifetime_s = self.owner.lifetime_s
+            token = self.owner.token(client, lifetime_s, scope=form.get("scope"), aud=self.owner.audience)
+            self._json({"access_token": token, "token_type": "Bearer", "expires_in": lifetime_s})
         else:
             self._exchange(form)
 
@@ -162,9 +172,29 @@ class _ProviderRequest(BaseHTTPRequestHandler):
         name, _, password = login.partition(":")
         return unquote_plus(name), unquote_plus(password)
 
-    def _is_client(self) -> bool:
+    def _client(self, form: dict[str, str]) -> str | None:
+        """Who asks, by a secret or an assertion; None for nobody that is known."""
+        if form.get("grant_type") == _ASSERTION_GRANT:
+            return self._asserted(form.get("assertion", ""))
+        if form.get("client_assertion_type") == _ASSERTION_TYPE:
+            return self._asserted(form.get("client_assertion", ""))
         name, password = self._basic()
-        return self.owner.clients.get(name) == password
+        return name if self.owner.clients.get(name) == password else None
+
+    def _asserted(self, assertion: str) -> str | None:
+        for client, key in self.owner.assertion_keys.items():
+            try:
+                proof = jwt.decode(assertion, key, algorithms=["RS256", "ES256"])
+                rules = jwt.JWTClaimsRegistry(
+                    aud={"essential": True, "value": self.owner.token_url}, exp={"essential": True}
+                )
+                rules.validate(proof.claims)
+            except (JoseError, ValueError):
+                continue
+            if proof.claims.get("sub") == client and proof.claims.get("iss") == client:
+                self.owner.assertions.append(proof)
+                return client
+        return None
 
     def _log_in_page(self) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -204,9 +203,7 @@ def test_ctrl_c_ends_a_query_without_noise(bootstrap: str, copy: tuple[Path, str
         more, message = running.communicate(timeout=WAIT_S)
     finally:
         running.kill()
-    # A header alone is of a worker that was killed at the end, just as it began to tell that its connection was gone.
-    traceback = re.search(r"Traceback[^\n]*\n\s+File", message)
-    assert running.returncode == 0 and traceback is None and "ERROR" not in message, message[-3000:]
+    assert running.returncode == 0 and "Traceback" not in message and "ERROR" not in message, message[-3000:]
     assert not more, "the next statement was carried out"
 
 

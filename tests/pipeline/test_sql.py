@@ -204,8 +204,8 @@ def test_what_is_selected_is_inserted(sql: Shell, bootstrap: str) -> None:
     ("text", "message"),
     [
         (
-            "SELECT amont FROM orders",
-            "line 1, column 8: A column, variable, or function parameter with name `amont`",
+            "SELECT sum(total) FROM orders",
+            "line 1, column 12: A column, variable, or function parameter with name `total`",
         ),
         (
             "SELECT *\nFROM ordres",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +12,9 @@ from tidelog.testing.scenario import SEED_VARIABLE
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
-    level = logging.NOTSET if SEED_VARIABLE in os.environ else logging.CRITICAL + 1
-    logging.getLogger("tidelog").setLevel(level)
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("tidelog")
+    before = logger.level
+    logger.setLevel(logging.NOTSET if SEED_VARIABLE in os.environ else logging.CRITICAL + 1)
+    yield
+    logger.setLevel(before)

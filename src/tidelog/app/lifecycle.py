@@ -26,7 +26,7 @@ from tidelog.app.security_warnings import powerless_broker
 from tidelog.broker.access import Access
 from tidelog.broker.audit.topic_writer import AuditTopicWriter
 from tidelog.broker.audit.trail import AuditTrail, audit_settings
-from tidelog.broker.bounds.connection_quotas import ConnectionQuotas
+from tidelog.broker.bounds.connection_quotas import address_rates
 from tidelog.broker.bounds.quota_manager import QuotaManager
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.gate import Gate
@@ -412,6 +412,7 @@ class Broker:
         self._gate = gate = Gate(
             lambda: access.authorizer, quotas, lambda: access.tenants, audit, lambda: topic
         )
+        self._address_rates = address_rates(gate.quotas, around.clock)
         gate.learned()
         keys = KeySource(around.clock)
         services = Services(
@@ -459,7 +460,7 @@ class Broker:
         if amqp_listeners(self._given.listeners):
             from tidelog.gateways.amqp.server import AmqpServer
 
-            self._amqp = AmqpServer()
+            self._amqp = AmqpServer(self._address_rates)
             self._undo.callback(self._amqp.stop_listening)
             bound |= self._amqp.bind(self._controller.config)
         if not self._around.http:
@@ -501,7 +502,6 @@ class Broker:
             self._tenant_storage,
             self._remote.figures,
         )
-        rates = ConnectionQuotas(self._gate.quotas)
         return Gateways(
             services,
             self._unready,
@@ -511,7 +511,7 @@ class Broker:
             names,
             self._amqp,
             peer_tls(self._controller.config),
-            lambda host: rates.came_from(host, self._around.clock.monotonic_ms()),
+            self._address_rates,
         )
 
     def powerless(self) -> str | None:

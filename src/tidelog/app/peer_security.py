@@ -78,10 +78,14 @@ class ListenerPeers:
                     client.client_secret,
                     client.scope,
                     connection=client.connection,
+                    assertion=client.assertion,
+                    assertion_is_grant=client.assertion_is_grant,
+                    refresh=client.refresh,
                 )
             except ValueError:
                 raise InvalidConfig(
-                    "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret"
+                    "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret, "
+                    "or sasl.oauthbearer.assertion.file or .private.key.file"
                 ) from None
             self._token_client = client, credentials
         return self._token_client[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tidelog import errors
-from tidelog._speed.wire.frames import FetchAnswer, FetchAsk
+from tidelog._speed.wire.fetch_frames import FetchAnswer, FetchAsk
 
 NO_SESSION = 0
 FULL_FETCH = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog._speed.wire.frames import Endpoint
+from tidelog._speed.wire.produce_frames import Endpoint
 from tidelog.broker.services import Services
 from tidelog.types import NodeId
 

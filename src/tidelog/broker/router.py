@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tidelog._speed.wire.connection import Answer
-from tidelog._speed.wire.frames import request_header
+from tidelog._speed.wire.request_header import request_header
 from tidelog._speed.wire.shortcut import ProduceShortcut
 from tidelog.broker.bounds.fair_threads import FairQueue
 from tidelog.broker.bounds.quota_manager import measured

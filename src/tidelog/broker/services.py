@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tidelog._speed.wire.connection import QueuedBytes
+from tidelog._speed.wire.queued_bytes import QueuedBytes
 from tidelog.broker.gate import Gate
 from tidelog.broker.handlers.produce.open_batch import Opening
 from tidelog.broker.metrics.counters import BrokerCounters

@@ -137,6 +137,7 @@ def serve(
     from tidelog.app.processes.folders import check_single
     from tidelog.config import BrokerConfig
     from tidelog.config.process_count import process_count
+    from tidelog.config.providers import resolved
     from tidelog.errors import InvalidConfig
 
     protocol = "SASL_SSL" if secure else "PLAINTEXT"
@@ -156,7 +157,7 @@ def serve(
         "tidelog.processes": processes,
     }
     try:
-        settings = {**_from_file(config), **given}
+        settings = resolved({**_from_file(config), **given})
         first_users = _first_users(add_scram)
         start = None
         if secure:

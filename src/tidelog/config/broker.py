@@ -62,6 +62,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
+    config_providers: tuple[str, ...] = ()
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     controlled_shutdown_enable: bool = True
@@ -321,6 +322,10 @@ class BrokerConfig:
         if not dynamic_all and not dynamic_here:
             return self
         plain, _ = split_overrides({**dynamic_all, **dynamic_here})
+        if "config.providers" in plain:
+            raise InvalidConfig(
+                "config.providers acts at the start of a broker: put it in server.properties, and restart the broker"
+            )
         values = _parsed(plain)
         changed = replace(
             self,

@@ -41,6 +41,8 @@ class TlsFiles:
     enabled_protocols: tuple[str, ...] = _TLS_VERSIONS
     cipher_suites: tuple[str, ...] = ()
     endpoint_identification_algorithm: str = "https"
+    allow_dn_changes: bool = False
+    allow_san_changes: bool = False
 
     @property
     def has_certificate(self) -> bool:
@@ -160,9 +162,17 @@ _OF_A_LISTENER = (
     "sasl.kerberos.service.name",
     "sasl.login.connect.timeout.ms",
     "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
     "sasl.server.max.receive.size",
 )
 _OF_TLS = (
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
     "ssl.cipher.suites",
     "ssl.client.auth",
     "ssl.enabled.protocols",
@@ -227,6 +237,8 @@ def listener_security(
             enabled_protocols=entries("ssl.enabled.protocols"),
             cipher_suites=entries("ssl.cipher.suites"),
             endpoint_identification_algorithm=text("ssl.endpoint.identification.algorithm") or "",
+            allow_dn_changes=text("ssl.allow.dn.changes") == "True",
+            allow_san_changes=text("ssl.allow.san.changes") == "True",
         ),
         principal_mapping_rules=text("ssl.principal.mapping.rules") or "DEFAULT",
         mechanisms=entries("sasl.enabled.mechanisms"),

@@ -16,6 +16,7 @@ from tidelog.errors import InvalidConfig
 
 OAUTH_PREFIXES = ("sasl.oauthbearer.", "tidelog.oauthbearer.")
 TIMEOUT_MS = 10_000
+_RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,37 @@ class KeyEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginRefresh:
+    """When a token is renewed, and when the provider is asked again after a failure."""
+
+    window_factor: float = 0.8
+    """Share of the token's life after which it is renewed."""
+    window_jitter: float = 0.05
+    min_period_s: int = 60
+    buffer_s: int = 300
+    """Kept between a renewal and the end of the token."""
+    retry_ms: int = 100
+    retry_ms_max: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAssertion:
+    """A JSON Web Token that proves to the token endpoint who asks (RFC 7523): from a file, or signed with a key."""
+
+    file: str | None = None
+    private_key_file: str | None = None
+    passphrase: str | None = field(default=None, repr=False)
+    algorithm: str = "RS256"
+    audience: str | None = None
+    issuer: str | None = None
+    subject: str | None = None
+    life_s: int = 300
+    not_before_s: int = 60
+    has_id: bool = False
+    template_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TokenClient:
     """How a broker gets a token for itself: from the token endpoint, or from a file that something else renews."""
 
@@ -52,6 +84,10 @@ class TokenClient:
     client_secret: str | None = field(default=None, repr=False)
     scope: str | None = None
     connection: ProviderConnection = field(default_factory=ProviderConnection)
+    assertion: ClientAssertion | None = None
+    assertion_is_grant: bool = False
+    """Whether the assertion itself is the grant; otherwise it takes the place of the client's secret."""
+    refresh: LoginRefresh = field(default_factory=LoginRefresh)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +182,29 @@ def oauth_settings(value: Callable[[str], Value]) -> OauthSettings:
             number("tidelog.oauthbearer.jwks.stale.max.ms"),
         )
     if token_url is not None:
+        retriever = (text(_RETRIEVER) or "").rpartition(".")[2]
+        is_file = urlsplit(token_url).scheme == "file"
+        if retriever != "DefaultJwtRetriever" and is_file != (retriever == "FileJwtRetriever"):
+            raise InvalidConfig(
+                f"{_RETRIEVER} is {retriever}, which does not fit the {'file' if is_file else 'address'} in "
+                "sasl.oauthbearer.token.endpoint.url: DefaultJwtRetriever fits both"
+            )
         client = TokenClient(
             checked_url(token_url, "sasl.oauthbearer.token.endpoint.url"),
             text("sasl.oauthbearer.client.credentials.client.id"),
             text("sasl.oauthbearer.client.credentials.client.secret"),
             text("sasl.oauthbearer.scope"),
             connection,
+            _client_assertion(text, number, value),
+            retriever == "JwtBearerJwtRetriever",
+            LoginRefresh(
+                cast(float, value("sasl.login.refresh.window.factor")),
+                cast(float, value("sasl.login.refresh.window.jitter")),
+                number("sasl.login.refresh.min.period.seconds"),
+                number("sasl.login.refresh.buffer.seconds"),
+                number("sasl.login.retry.backoff.ms"),
+                number("sasl.login.retry.backoff.max.ms"),
+            ),
         )
     return OauthSettings(
         connection,
@@ -164,6 +217,29 @@ def oauth_settings(value: Callable[[str], Value]) -> OauthSettings:
         text("tidelog.oauthbearer.groups.claim.name"),
         cast("tuple[str, ...]", value("tidelog.oauthbearer.required.scopes")),
         number("sasl.oauthbearer.clock.skew.seconds"),
+    )
+
+
+def _client_assertion(
+    text: Callable[[str], str | None], number: Callable[[str], int], value: Callable[[str], Value]
+) -> ClientAssertion | None:
+    """None unless there is a file with an assertion, or a key that signs one."""
+    prefix = "sasl.oauthbearer.assertion."
+    file, key_file = text(f"{prefix}file"), text(f"{prefix}private.key.file")
+    if file is None and key_file is None:
+        return None
+    return ClientAssertion(
+        file,
+        key_file,
+        text(f"{prefix}private.key.passphrase"),
+        text(f"{prefix}algorithm") or "RS256",
+        text(f"{prefix}claim.aud"),
+        text(f"{prefix}claim.iss"),
+        text(f"{prefix}claim.sub"),
+        number(f"{prefix}claim.exp.seconds"),
+        number(f"{prefix}claim.nbf.seconds"),
+        bool(value(f"{prefix}claim.jti.include")),
+        text(f"{prefix}template.file"),
     )
 
 

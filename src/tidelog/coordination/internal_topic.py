@@ -38,7 +38,8 @@ class InternalTopic:
 
     async def ensure(self) -> int:
         """The number of partitions; creates the topic if it does not exist.  With fewer machines than its
-        replication factor, it gets one replica on each of them."""
+        replication factor, it gets one replica on each of them, and the others when more brokers join
+        (`metadata/internal_replicas.py`)."""
         count = self.count(self._controller.image)
         if count is not None:
             return count

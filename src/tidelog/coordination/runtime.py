@@ -57,6 +57,7 @@ class CoordinatorRuntime(Generic[M]):
         self._count: int | None = None
         self._shards: dict[int, Shard[M]] = {}
         self._loading: dict[int, tuple[Epoch, asyncio.Task[None]]] = {}
+        self._stopped = False
         self.opened: list[Callable[[Shard[M]], None]] = []
         """Called with every loaded shard, before its first request."""
         self.closed: list[Callable[[Shard[M]], None]] = []
@@ -105,6 +106,7 @@ class CoordinatorRuntime(Generic[M]):
     # Following the metadata
 
     def start(self, image: Image) -> None:
+        self._stopped = False
         self._image = image
         self._count = self.topic.count(image)
         self._follow_leaders()
@@ -138,6 +140,8 @@ class CoordinatorRuntime(Generic[M]):
             tell(shard)
 
     def _load(self, index: int, epoch: Epoch, after_s: float) -> None:
+        if self._stopped:
+            return  # updates of the metadata still arrive while a broker stops
         try:
             partition = self._partitions.led_here(self.topic.name, index)
             if partition.log.start == partition.log.next and not after_s:
@@ -178,6 +182,8 @@ class CoordinatorRuntime(Generic[M]):
             self._load(shard.index, shard.epoch, RELOAD_S)
 
     async def stop(self) -> None:
+        """Afterwards no shard is loaded or opened, whatever the metadata say, until `start` is called again."""
+        self._stopped = True
         tasks = [task for _, task in self._loading.values()]
         for task in tasks:
             task.cancel()
@@ -205,7 +211,7 @@ async def _replay(source: Log, machine: M, kinds: RecordTypes, name: str) -> Non
                 return
             continue
         before = offset
-        for batch in read_batches(data):
+        for batch in read_batches(data, check_crc=False):  # `fetch_bytes` has checked them
             if batch.header.last_offset >= offset:
                 await _replay_batch(batch, machine, kinds, name)
                 offset = batch.header.last_offset + 1

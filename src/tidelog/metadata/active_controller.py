@@ -1,9 +1,9 @@
 """The active controller: elects leaders, on the one broker that holds the controller's key.
 
 Every broker runs an ActiveController.  When the key is free, the broker tries to take it, bound to the broker's lease.
-While the broker holds the key, it stores what `elections` decides after every change, and gives leadership back to
-preferred replicas from time to time.  Every write is conditional on the controller's key and on the states from which
-it was decided."""
+While the broker holds the key, it stores what `elections` decides after every change, adds replicas to internal topics that
+were created while few brokers ran, and gives leadership back to preferred replicas from time to time.  Every write is
+conditional on the controller's key and on the states from which it was decided."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tidelog.metadata.elections.elections import NextState, due
 from tidelog.metadata.elections.leaderless import LeaderlessLog
 from tidelog.metadata.image.changes import Update
 from tidelog.metadata.image.image import Image
+from tidelog.metadata.internal_replicas import replication_factors, widened
 from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import Compare, MetadataStore
 from tidelog.types import NodeId, TopicPartition
@@ -98,6 +99,7 @@ class ActiveController:
             self._leaderless.forget()
             return
         await self._elect(image)
+        await self._widen_internal_topics(image)
         if self._clock.monotonic_ms() >= self._balance_at_ms:
             self._balance_at_ms = self._clock.monotonic_ms() + self._balance_ms()
             if self._config().auto_leader_rebalance_enable:
@@ -113,6 +115,12 @@ class ActiveController:
         self._stale = set()
         states = list(due(image, filter(None, topics), self._unclean))
         self._log_leaderless(image, names, states)
+        await self._write(states)
+
+    async def _widen_internal_topics(self, image: Image) -> None:
+        states = list(widened(image, replication_factors(self._config())))
+        for name in sorted({image.names[state.topic_id] for state in states}):
+            log.info("%s gets more replicas: it was created while fewer brokers ran.", name)
         await self._write(states)
 
     def _log_leaderless(

@@ -21,7 +21,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog.config import BrokerConfig, TopicConfig
 from tidelog.config.group import check_group
-from tidelog.metadata import reassignments, records
+from tidelog.metadata import cluster_min_isr, reassignments, records
 from tidelog.metadata.access.access_controller import AccessController, Swap
 from tidelog.metadata.batched_watch import batched_changes
 from tidelog.metadata.config_alterations import check_dead_letter_topic
@@ -82,7 +82,12 @@ class Controller:
         if await store.get(records.CLUSTER) is None:
             cluster_id = urlsafe_b64encode(new_id(random).bytes).rstrip(b"=")
             await store.txn([Compare(records.CLUSTER, ABSENT)], [Put(records.CLUSTER, cluster_id)])
-        return Controller(store, node, config, random, changes.read(await store.range("")))
+        image = changes.read(await store.range(""))
+        while (swap := cluster_min_isr.stored(image, config)) is not None:
+            await store.txn(*swap)  # another broker may be faster
+            image = changes.read(await store.range(""))
+        cluster_min_isr.warn(image, config)
+        return Controller(store, node, config, random, image)
 
     async def read_again(self) -> None:
         """Reads the image again, as at the start; must not be called once the metadata are followed."""

@@ -75,8 +75,14 @@ def reason_of(problem: OSError) -> str:
     return str(problem) or type(problem).__name__.lower()
 
 
+class AnswerTimes(Protocol):
+    def add(self, now_s: float, took_ms: float) -> None:
+        """An answer has come `took_ms` after its request."""
+        ...
+
+
 class _Waiting:
-    __slots__ = ("api", "future", "read", "timer", "version")
+    __slots__ = ("api", "began_s", "future", "read", "timer", "version")
 
     def __init__(
         self,
@@ -85,8 +91,10 @@ class _Waiting:
         future: asyncio.Future[Any],
         read: Callable[[Any, int, int], Any],
         timer: asyncio.TimerHandle,
+        began_s: float,
     ) -> None:
         self.api = api
+        self.began_s = began_s
         self.version = version
         self.future = future
         self.read = read
@@ -114,6 +122,8 @@ class Requester:
         self.broken: errors.TidelogError | None = None
         self.throttled = 0
         """Answers that asked this side to wait before its next request."""
+        self.answer_times: AnswerTimes | None = None
+        """Where the times of answers are counted."""
         self._throttled_until = 0.0
         self._throttle: asyncio.TimerHandle | None = None
         self._socket = socket
@@ -268,7 +278,8 @@ class Requester:
         name = type(request).__name__.removesuffix("Request")
         leaves_s = max(0.0, self._throttled_until - self._loop.time()) if self._throttle is not None else 0.0
         timer = self._loop.call_later(leaves_s + wait_ms / 1000, self._timed_out, name, wait_ms)
-        self._waiting[self._correlation] = _Waiting(request.API_KEY, version, future, read, timer)
+        began_s = self._loop.time()
+        self._waiting[self._correlation] = _Waiting(request.API_KEY, version, future, read, timer, began_s)
         self._write(data, None)
         return future
 
@@ -420,6 +431,9 @@ class Requester:
             return
         waiting.timer.cancel()
         self._wake_next()
+        if self.answer_times is not None:
+            now_s = self._loop.time()
+            self.answer_times.add(now_s, 1000 * (now_s - waiting.began_s))
         if waiting.future.done():
             return
         try:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from tidelog.errors import InvalidConfig
+from tidelog.net.certificate_names import CertificateNames, certificate_names, check_change
 
 log = logging.getLogger("tidelog.tls")
 
@@ -51,6 +52,10 @@ class TlsSettings(Protocol):
     def cipher_suites(self) -> tuple[str, ...]: ...
     @property
     def endpoint_identification_algorithm(self) -> str: ...
+    @property
+    def allow_dn_changes(self) -> bool: ...
+    @property
+    def allow_san_changes(self) -> bool: ...
     @property
     def has_certificate(self) -> bool: ...
 
@@ -113,13 +118,29 @@ def _openssl_name(name: str) -> str:
     return parts.replace("_", "-").replace("-SHA256-POLY1305", "-POLY1305")
 
 
-def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _key_and_certificates(settings: TlsSettings) -> tuple[str, bytes]:
+    """(the setting they come from, PEM)"""
     if settings.keystore_location is not None:
         setting = "ssl.keystore.location"
-        pem = _pem_of_store(setting, settings.keystore_location, settings.keystore_password, with_key=True)
-    else:
-        setting = "ssl.keystore.key"
-        pem = f"{settings.keystore_key or ''}\n{settings.keystore_certificate_chain or ''}\n".encode()
+        return setting, _pem_of_store(
+            setting, settings.keystore_location, settings.keystore_password, with_key=True
+        )
+    pem = f"{settings.keystore_key or ''}\n{settings.keystore_certificate_chain or ''}\n"
+    return "ssl.keystore.key", pem.encode()
+
+
+def names_in_keystore(settings: TlsSettings) -> CertificateNames | None:
+    """None without a certificate, or if it cannot be read."""
+    if not settings.has_certificate:
+        return None
+    try:
+        return certificate_names(_key_and_certificates(settings)[1])
+    except InvalidConfig:
+        return None
+
+
+def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    setting, pem = _key_and_certificates(settings)
     password = settings.key_password or settings.keystore_password or ""
     with _nameless_file(pem) as path:
         try:
@@ -209,6 +230,7 @@ class TlsContext:
         self._looked_s = 0.0
         self._loaded: tuple[TlsSettings, tuple[object, ...]] | None = None
         self._context: ssl.SSLContext | None = None
+        self._names: CertificateNames | None = None
 
     def get(self) -> ssl.SSLContext:
         now_s = time.monotonic()
@@ -219,7 +241,13 @@ class TlsContext:
         state = (settings, _state_of(settings))
         if self._context is None or state != self._loaded:
             try:
-                self._context = self._make(settings)
+                names = (
+                    certificate_names(_key_and_certificates(settings)[1])
+                    if settings.has_certificate
+                    else None
+                )
+                check_change(self._names, names, settings)
+                self._context, self._names = self._make(settings), names
             except InvalidConfig as problem:
                 if self._context is None:
                     raise

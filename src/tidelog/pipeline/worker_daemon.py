@@ -41,9 +41,10 @@ def warm(worker: str) -> None:
 
 
 def print_error() -> None:
-    """In place of `traceback.print_exc`: a worker whose query was stopped cannot reach Spark any more, and ends quietly."""
+    """In place of `traceback.print_exc`: a worker whose query was stopped cannot reach Spark any more, and ends quietly.
+    One write: Spark may kill the worker meanwhile, and half a traceback helps nobody."""
     if not isinstance(sys.exc_info()[1], ConnectionError | EOFError):
-        traceback.print_exc()
+        sys.stderr.write(traceback.format_exc())
 
 
 if __name__ == "__main__":

@@ -139,13 +139,14 @@ class Delays:
 
 
 class _DelayedPartition:
-    """What one partition keeps, as long as this broker leads it."""
+    """What one partition keeps, as long as this broker leads it, and as long as the same ranges of its log are damaged."""
 
     def __init__(self, partition: HostedPartition, publish: Publish, clock: Clock) -> None:
         self._partition = partition
         self._publish = publish
         self._clock = clock
         self._epoch = partition.state.epoch
+        self._damaged = partition.log.damaged
         self._index = DelayIndex(partition.log.start)
         self._read_to = partition.log.start
 
@@ -154,8 +155,13 @@ class _DelayedPartition:
         state = self._partition.state
         return self._partition.leader == state.node and state.epoch == self._epoch
 
+    @property
+    def _is_current(self) -> bool:
+        """False when the index has to be read again: it leaves out what was damaged when it was read."""
+        return self._leads and self._partition.log.damaged == self._damaged
+
     async def run(self) -> None:
-        while self._leads:
+        while self._is_current:
             try:
                 await self._read()
                 await self._deliver()
@@ -170,6 +176,8 @@ class _DelayedPartition:
             return
         next_ms = self._index.next_ms()
         timeout_s = None if next_ms is None else max(next_ms - self._clock.now_ms(), 0) / 1000
+        if self._damaged:  # a repair wakes nobody
+            timeout_s = RETRY_S if timeout_s is None else min(timeout_s, RETRY_S)
         wait = FetchWait(1)
         self._partition.fetch_waits[wait] = None
         try:
@@ -180,10 +188,21 @@ class _DelayedPartition:
     async def _read(self) -> None:
         """Brings the index up to what is committed."""
         committed = int(self._partition.state.committed)
-        while self._leads and self._read_to < committed:
+        while self._is_current and self._read_to < committed:
+            for damage in self._damaged:
+                if damage.start <= self._read_to < damage.end:
+                    log.error(
+                        "%s: delayed messages from offset %d to %d are damaged: they wait until they are repaired",
+                        self._partition.name,
+                        damage.start,
+                        damage.end,
+                    )
+                    self._read_to = min(damage.end, committed)
             data = await fetch_bytes(self._partition.log, self._read_to, READ_BYTES, committed)
             last = self._read_to
-            for record in read_records(data or b"", self._read_to, check_crc=False):
+            for record in read_records(
+                data or b"", self._read_to, check_crc=False
+            ):  # `fetch_bytes` has checked them
                 self._learn(record)
                 last = record.offset + 1
             if last == self._read_to:
@@ -203,7 +222,7 @@ class _DelayedPartition:
             self._index.remove(read_done(record))
 
     async def _deliver(self) -> None:
-        while self._leads and (entries := self._index.due(self._clock.now_ms(), DELIVERED_AT_ONCE)):
+        while self._is_current and (entries := self._index.due(self._clock.now_ms(), DELIVERED_AT_ONCE)):
             messages = await self._messages([entry.offset for entry in entries])
             waits = [
                 self._publish(message.topic, message.partition, message.message)
@@ -241,15 +260,19 @@ class _DelayedPartition:
             if offset in read:
                 continue
             data = await fetch_bytes(self._partition.log, offset, READ_BYTES // 16, self._read_to)
-            for record in read_records(data or b"", offset, check_crc=False):
+            for record in read_records(
+                data or b"", offset, check_crc=False
+            ):  # `fetch_bytes` has checked them
                 message = read_delayed(record)
                 if message is not None:
                     read[record.offset] = message
         return {offset: read[offset] for offset in offsets if offset in read}
 
     def _delete_done(self) -> None:
-        """Everything below the first message that waits is of no use any more."""
+        """Everything below the first message that waits is of no use any more, unless damage hides messages."""
         start, records_log = self._partition.log.start, self._partition.log
+        if self._damaged or records_log.damaged:
+            return
         if records_log.next - start <= DELETED_FROM and len(self._index):
             return
         first = min((entry.offset for entry in self._index), default=self._read_to)

@@ -60,7 +60,9 @@ class LocalLeg:
             if isinstance(result, errors.TidelogError):
                 problem = result
                 continue
-            taken = deliveries(part, result.records, result.acquired)
+            taken = deliveries(
+                part, result.records, result.acquired, check_crc=False
+            )  # the fetch has checked them
             if sum(last - first + 1 for first, last, _ in result.acquired) > len(taken):
                 self._archive(part, result.acquired, taken)
             delivered += taken
@@ -170,7 +172,7 @@ class RemoteLeg:
                     AcquiredRange(each.first_offset, each.last_offset, each.delivery_count)
                     for each in part.acquired_records
                 ]
-                taken = deliveries(part.partition_index, bytes(part.records or b""), acquired)
+                taken = deliveries(part.partition_index, bytes(part.records or b""), acquired, check_crc=True)
                 for missing in gaps(acquired, taken):
                     self._send(
                         part.partition_index, range(missing.first, missing.last + 1), AcknowledgeType.GAP

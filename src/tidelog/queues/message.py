@@ -77,10 +77,12 @@ class Settlement(IntEnum):
     RENEW = AcknowledgeType.RENEW
 
 
-def deliveries(partition: int, data: bytes, acquired: Sequence[AcquiredRange]) -> list[Delivery]:
-    """The acquired records among `data`, which has whole batches."""
+def deliveries(
+    partition: int, data: bytes, acquired: Sequence[AcquiredRange], *, check_crc: bool
+) -> list[Delivery]:
+    """The acquired records among `data`, which has whole batches; raises CorruptMessage if one fails its checksum."""
     taken: list[Delivery] = []
-    batches = read_batches(data, check_crc=False)
+    batches = read_batches(data, check_crc=check_crc)
     batch = next(batches, None)
     for first, last, count in acquired:
         while batch is not None:

@@ -135,7 +135,7 @@ class Queues:
         at = max(offset, led.state.start)
         end = led.partition.readable_end(False)
         data = await fetch_bytes(led.partition.log, at, BROWSE_BYTES, end) if at < end else None
-        for record in read_records(data or b"", at, check_crc=False):
+        for record in read_records(data or b"", at, check_crc=False):  # `fetch_bytes` has checked them
             runs = led.state.runs.over(record.offset, record.offset)
             run = runs[0] if runs else None
             if run is not None and (run.state in FINISHED or run.state is RecordState.ARCHIVING):

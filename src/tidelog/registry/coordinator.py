@@ -199,7 +199,7 @@ class SchemaRegistry:
             data = await fetch_bytes(log, self._taken_in, READ_BYTES, log.end)
             if data is None:
                 return
-            for batch in read_batches(data):
+            for batch in read_batches(data, check_crc=False):  # `fetch_bytes` has checked them
                 if batch.header.last_offset < self._taken_in:
                     continue
                 records = [] if batch.header.control else await asyncio.to_thread(batch.records)

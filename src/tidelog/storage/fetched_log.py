@@ -2,13 +2,15 @@
 
 A slice of a file, bytes in memory, records of remote storage in a file of its cache, or word that the records are not
 here yet.  Whoever calls `Log.fetch` handles all of them; `fetch_bytes` does so for readers inside of the broker that only
-want the bytes."""
+want the bytes, and checks them: unlike consumers, these readers cannot ask another replica."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, NamedTuple, Protocol
 
+from tidelog._speed.log.batch import crc_ok, walk
+from tidelog.errors import CorruptMessage
 from tidelog.storage.disk import File
 from tidelog.storage.segments.txn_index import Aborted
 
@@ -91,11 +93,36 @@ class FetchedLog(Protocol):
         self, offset: int, bytes_max: int, end: int, whole_batch: bool = True
     ) -> Records | NotHereYet | None: ...
     def read_bytes(self, records: Records) -> bytes: ...
+    def suspect(self, offset: int | None) -> None: ...
 
 
 async def fetch_bytes(log: FetchedLog, offset: int, bytes_max: int, end: int) -> bytes | None:
-    """The bytes of `Log.fetch`, as soon as they are here; None when there are none.  The log may have changed meanwhile.
-    KafkaStorageError when its disk cannot be read."""
+    """The batches of `Log.fetch`, as soon as they are here; None when there are none.  The log may have changed meanwhile.
+
+    All returned batches are whole and pass their checksums.  They end before a damaged batch, whose segment is then
+    checked in the background; CorruptMessage if the first batch is damaged.  KafkaStorageError if the disk cannot be
+    read."""
     while isinstance(records := log.fetch(offset, bytes_max, end), NotHereYet):
         await asyncio.wait([records.ready])
-    return None if records is None else log.read_bytes(records)
+    if records is None:
+        return None
+    data = log.read_bytes(records)
+    size, damaged = _sound(data)
+    if damaged and isinstance(records, Slice):
+        log.suspect(offset)
+    if damaged and not size:
+        raise CorruptMessage(
+            f"the batch at offset {offset} is damaged: its segment is being checked, try again"
+        )
+    return data if size == len(data) else data[:size]
+
+
+def _sound(data: bytes) -> tuple[int, bool]:
+    """The size of the whole batches at the start of `data` that pass their checksums, and whether damage ended them: the
+    last batch may also be cut, but never the first."""
+    size = 0
+    for header in walk(data):
+        if not crc_ok(data, header.position):
+            return size, True
+        size = header.position + header.size
+    return size, bool(data) and not size

@@ -101,3 +101,10 @@ def test_definitions_move_to_another_broker(brokers: list[AmqpBroker]) -> None:
 def test_what_is_no_definitions_is_refused(brokers: list[AmqpBroker], body: bytes) -> None:
     answer = httpx.post(f"http://{brokers[0].http}/api/definitions", content=body)
     assert answer.status_code == 400, answer.text
+
+
+def test_topics_of_the_brokers_are_not_imported_as_queues(brokers: list[AmqpBroker]) -> None:
+    definitions = {"queues": [{"name": "__consumer_offsets", "vhost": "/"}]}
+    imported = httpx.post(f"http://{brokers[0].http}/api/definitions", json=definitions)
+    assert imported.status_code == 400
+    assert "the brokers' own" in imported.text

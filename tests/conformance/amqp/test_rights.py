@@ -3,52 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterator
-from pathlib import Path
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.conformance.amqp.servers import AmqpBroker
+from tests.conformance.amqp.secured import SecuredAmqpBroker, connected, secured_broker
 from tests.conformance.amqp.taking import PERSISTENT, channel_closed, drained
-from tests.conformance.certificates import make_certificates
-from tests.conformance.process import free_port
 from tidelog import AclBinding, AclOperation, AclPatternType, AclPermission, AclResourceType
 from tidelog.aio import Admin
-
-USERS = 'user_ann="secret" user_bob="other"'
-JAAS = f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
-
-
-class SecuredAmqpBroker(AmqpBroker):
-    """The Kafka listener is a super user's; AMQP and AMQPS want a login."""
-
-    def __init__(self, home: Path, settings: dict[str, str]) -> None:
-        super().__init__(home, settings)
-        self.tls_port = free_port()
-
-    def command(self) -> list[str]:
-        command = super().command()
-        at = next(place for place, word in enumerate(command) if word.startswith("listeners="))
-        command[at] += f",AMQPS://{self.host}:{self.tls_port}"
-        return command
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredAmqpBroker]:
-    home = tmp_path_factory.mktemp("rights")
-    make_certificates(home)
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "listener.name.amqp.plain.sasl.jaas.config": JAAS,
-        "listener.name.amqps.plain.sasl.jaas.config": JAAS,
-        "ssl.keystore.location": str(home / "broker.pem"),
-        "connection.failed.authentication.delay.ms": "0",
-    }
-    running = SecuredAmqpBroker(home, settings)
+    running = secured_broker(tmp_path_factory.mktemp("rights"))
     running.start()
     asyncio.run(_prepare(running.bootstrap))
     yield running
@@ -67,23 +36,6 @@ async def _prepare(bootstrap: str) -> None:
                 )
             ]
         )
-
-
-def connected(
-    broker: SecuredAmqpBroker, user: str, password: str, vhost: str = "/", tls: bool = False
-) -> BlockingChannel:
-    options = None
-    if tls:
-        context = ssl.create_default_context(cafile=str(broker.home / "ca.pem"))
-        options = pika.SSLOptions(context, broker.host)
-    parameters = pika.ConnectionParameters(
-        broker.host,
-        broker.tls_port if tls else broker.amqp_port,
-        vhost,
-        pika.PlainCredentials(user, password),
-        ssl_options=options,
-    )
-    return pika.BlockingConnection(parameters).channel()
 
 
 def test_a_wrong_password_is_refused(broker: SecuredAmqpBroker) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 from tests.property.broker.requests import Known
 from tidelog._speed.wire.delayed_produce import DelayedProduce
-from tidelog._speed.wire.frames import decode_fetch, decode_produce, request_header
+from tidelog._speed.wire.fetch_frames import decode_fetch
+from tidelog._speed.wire.produce_frames import decode_produce
+from tidelog._speed.wire.request_header import request_header
 from tidelog.app.environment import BrokerEnvironment
 from tidelog.app.lifecycle import Broker
 from tidelog.broker.router import Router

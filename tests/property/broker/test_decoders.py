@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from tests.property.broker.requests import SERVED, Known, bent_frame, frame, message_of
 from tests.property.wire.examples import class_of
-from tidelog._speed.wire.frames import decode_fetch, decode_produce, request_header
+from tidelog._speed.wire.fetch_frames import decode_fetch
+from tidelog._speed.wire.produce_frames import decode_produce
+from tidelog._speed.wire.request_header import request_header
 from tidelog.broker.routes import FETCH, PRODUCE, ROUTES
 from tidelog.wire.primitives import Malformed
 

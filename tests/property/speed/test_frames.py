@@ -10,15 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog._speed.wire.frames import (
-    FetchAnswer,
-    ProduceAnswer,
-    decode_fetch,
-    decode_produce,
-    encode_fetch,
-    encode_produce,
-    request_header,
-)
+from tidelog._speed.wire.fetch_frames import FetchAnswer, decode_fetch, encode_fetch
+from tidelog._speed.wire.produce_frames import ProduceAnswer, decode_produce, encode_produce
+from tidelog._speed.wire.request_header import request_header
 from tidelog.errors import InvalidRequest
 from tidelog.wire.frame import RequestHeader, encode_request, encode_response
 from tidelog.wire.messages import fetch as fetching

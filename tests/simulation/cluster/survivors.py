@@ -8,7 +8,7 @@ this is computed from the simulated disks and from every change of the stored me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.simulation.history import PartitionHistory
 from tidelog import errors
@@ -141,6 +141,8 @@ class Survivors:
         self._at_power_cut: dict[int, dict[TopicPartition, SurvivingLog]] = {}
         self._unreported: set[int] = set()
         """Machines that were without power, and whose brokers have not registered since."""
+        self._elected_while_starting: dict[TopicPartition, tuple[PartitionImage, PartitionImage]] = {}
+        """Elections of brokers that had yet to report, before and after: they are judged when these brokers register."""
 
     # What happens to machines
 
@@ -225,12 +227,29 @@ class Survivors:
                     name = TopicPartition(topic_name, after.index)
                     self._changed(name, before, after, author)
                     changed.append((name, before, after))
+        self._registered(registered)
         return changed
+
+    def _registered(self, nodes: set[int]) -> None:
+        """Whoever registers has reported: if it still leads by an election from before, that election counts."""
+        for name, (before, after) in list(self._elected_while_starting.items()):
+            now = self.image.partition(*name)
+            if now is None or now.leader_epoch != after.leader_epoch:
+                del self._elected_while_starting[name]
+            elif after.leader in nodes:
+                del self._elected_while_starting[name]
+                self._judge(name, before, int(after.leader))
 
     def _deleted(self, topic: TopicImage) -> None:
         for partition in topic.partitions:
             name = TopicPartition(topic.name, partition.index)
-            for by_name in (self._doubts, self._committed_before, self._whole_when_restored):
+            by_names: tuple[dict[TopicPartition, Any], ...] = (
+                self._doubts,
+                self._committed_before,
+                self._whole_when_restored,
+                self._elected_while_starting,
+            )
+            for by_name in by_names:
                 by_name.pop(name, None)
             for logs in self._at_power_cut.values():
                 logs.pop(name, None)
@@ -249,11 +268,10 @@ class Survivors:
         leads = after.leader is not None and (after.leader, after.leader_epoch) != before[2:4]
         if leads and name in self.operators_choice:
             self._operator_chose(name, int(after.leader or 0))
-        elif leads and not (self._has_yet_to_report(name, before, int(after.leader or 0), author)):
-            if self.is_restored(name):
-                self._elected_after_restoration(name, before, int(after.leader or 0))
-            else:
-                self._elected(name, before, int(after.leader or 0))
+        elif leads and self._has_yet_to_report(name, before, int(after.leader or 0), author):
+            self._elected_while_starting[name] = before, after
+        elif leads:
+            self._judge(name, before, int(after.leader or 0))
         if before.rolled_back and not after.rolled_back:
             self._whole_when_restored.pop(name, None)
 
@@ -265,6 +283,12 @@ class Survivors:
             return False
         reach = SurvivingLog.read(self._machines[node].disk, name).reach
         return not any((tail.epoch, tail.end) == reach for tail in before.doubts if tail.node == node)
+
+    def _judge(self, name: TopicPartition, before: PartitionImage, leader: int) -> None:
+        if self.is_restored(name):
+            self._elected_after_restoration(name, before, leader)
+        else:
+            self._elected(name, before, leader)
 
     def _elected_after_restoration(self, name: TopicPartition, before: PartitionImage, leader: int) -> None:
         if not before.rolled_back or self._machines[leader].is_down:

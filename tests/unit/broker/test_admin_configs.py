@@ -122,7 +122,7 @@ async def test_a_broker_its_loggers_groups_and_client_metrics_are_described(rand
     broker = await values(admin, BROKER, "1")
     assert broker["num.partitions"] == ("3", 4)
     assert broker["ssl.key.password"] == (None, 5)
-    assert await values(admin, BROKER, "") == {}
+    assert await values(admin, BROKER, "") == {"min.insync.replicas": ("1", 3)}
     assert (await values(admin, LOGGER, "1"))["root"][1] == 6
     assert len(await values(admin, GROUP, "g")) == 18
     assert len(await values(admin, CLIENT_METRICS, "m")) == 3
@@ -230,7 +230,8 @@ async def test_the_old_way_replaces_all_settings(random: Random) -> None:
 async def test_settings_of_one_broker_win_over_those_of_all(random: Random) -> None:
     admin = await started(random)
     assert await alter(admin, BROKER, "", ("message.max.bytes", SET, "3000")) == "NONE"
-    assert await values(admin, BROKER, "") == {"message.max.bytes": ("3000", 3)}
+    common = {"message.max.bytes": ("3000", 3), "min.insync.replicas": ("1", 3)}
+    assert await values(admin, BROKER, "") == common
     assert await values(admin, TOPIC, "a", "max.message.bytes") == {"max.message.bytes": ("3000", 3)}
     assert await alter(admin, BROKER, "1", ("message.max.bytes", SET, "2000")) == "NONE"
     assert await values(admin, BROKER, "1", "message.max.bytes") == {"message.max.bytes": ("2000", 2)}
@@ -245,10 +246,12 @@ async def test_settings_of_one_broker_win_over_those_of_all(random: Random) -> N
         (BROKER, "1", ("message.max.bytes", SET, "-1"), "INVALID_REQUEST"),
         (BROKER, "1", ("log.retention.ms", SET, "0"), "INVALID_REQUEST"),
         (BROKER, "1", ("log.roll.ms", SET, "0"), "INVALID_REQUEST"),
-        (BROKER, "1", ("config.providers", SET, "file"), "INVALID_CONFIG"),
+        (BROKER, "1", ("config.providers", SET, "file"), "INVALID_REQUEST"),
         (BROKER, "1", ("log.cleaner.threads", SET, "2"), "NONE"),
         (BROKER, "1", ("no.such", SET, "1"), "INVALID_CONFIG"),
         (BROKER, "1", ("num.partitions", DELETE, None), "NONE"),
+        (BROKER, "1", ("min.insync.replicas", SET, "1"), "INVALID_CONFIG"),
+        (BROKER, "", ("min.insync.replicas", DELETE, None), "INVALID_CONFIG"),
         (BROKER, "1", ("unclean.leader.election.enable", SET, "true"), "NONE"),
         (BROKER, "7", ("message.max.bytes", SET, "1"), "INVALID_REQUEST"),
         (BROKER, "x", ("message.max.bytes", SET, "1"), "INVALID_REQUEST"),

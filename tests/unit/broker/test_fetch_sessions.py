@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog import errors
-from tidelog._speed.wire.frames import FetchAnswer, FetchAsk, decode_fetch
+from tidelog._speed.wire.fetch_frames import FetchAnswer, FetchAsk, decode_fetch
 from tidelog.broker.fetch_sessions import EVICTION_MS_MIN, FetchSession, FetchSessions
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 

@@ -104,7 +104,7 @@ def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:
 
 
 def test_a_setting_that_is_not_built_says_so() -> None:
-    (entry,) = describe_broker(BrokerConfig(), ["config.providers"])
+    (entry,) = describe_broker(BrokerConfig(), ["cordoned.log.dirs"])
     assert "does not act on it yet" in entry.documentation
 
 

@@ -11,6 +11,7 @@ from tidelog import errors
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.runtime import RELOAD_S, CoordinatorRuntime
 from tidelog.coordination.shard import Shard, Writer
+from tidelog.metadata.image.changes import Update
 from tidelog.replication.partition import Ending
 from tidelog.types import Offset
 
@@ -168,3 +169,15 @@ async def test_records_that_are_not_here_yet_are_waited_for(monkeypatch: pytest.
     await until_loaded(coordinator)
     assert elsewhere.waited > 0
     assert coordinator.shard("a").machine.amounts == {"a": 3}
+
+
+async def test_nothing_is_loaded_after_the_stop_although_the_metadata_still_change() -> None:
+    node = Node()
+    coordinator = await node.start()
+    await coordinator.topic.ensure()
+    await coordinator.stop()
+    image = node.controller.image
+    coordinator.apply(Update(image, image, (TOPIC,), (), False, False))
+    await asyncio.sleep(RELOAD_S)
+    assert not coordinator.loading
+    assert list(coordinator.shards()) == []

@@ -144,7 +144,9 @@ async def test_a_deleted_topic_leaves_nothing_behind(random: Random) -> None:
     assert list(map(name_of, outcome[1::2])) == ["UnknownTopicOrPartition", "UnknownTopicId"]
     assert not node.controller.image.topics and not node.controller.image.strays
     left = {entry.key for entry in (await node.store.range("")).entries}
-    assert left == {key for key in kept if key in ("cluster", "controller", "brokers/1")}
+    assert left == {
+        key for key in kept if key in ("cluster", "configs/brokers/all", "controller", "brokers/1")
+    }
 
 
 async def test_settings_of_a_topic_change_and_go(random: Random) -> None:

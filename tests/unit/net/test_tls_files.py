@@ -158,3 +158,36 @@ def test_settings_that_are_others_count_at_once(folder: Path) -> None:
     assert second is not first
     current[0] = TlsFiles(keystore_location=str(folder / "nowhere.pem"))
     assert files.get() is second
+
+
+@pytest.mark.parametrize(
+    ("allowed", "same_name", "same_host", "taken"),
+    [
+        ({}, True, True, True),
+        ({}, False, True, False),
+        ({}, True, False, False),
+        ({"allow_dn_changes": True}, False, True, True),
+        ({"allow_dn_changes": True}, False, False, False),
+        ({"allow_san_changes": True}, True, False, True),
+    ],
+)
+def test_a_new_certificate_keeps_the_names_of_the_one_in_use(
+    tmp_path: Path, allowed: dict[str, bool], same_name: bool, same_host: bool, taken: bool
+) -> None:
+    from tidelog.app.certificates import make_certificates as make
+
+    make(tmp_path / "first", ["127.0.0.1", "one.example"], brokers=("broker",))
+    name = "broker" if same_name else "another"
+    make(
+        tmp_path / "second",
+        ["127.0.0.1", "one.example", "two.example"] if same_host else ["127.0.0.1"],
+        brokers=(name,),
+    )
+    store = tmp_path / "store.pem"
+    store.write_bytes((tmp_path / "first" / "broker.pem").read_bytes())
+    files = TlsFiles(keystore_location=str(store), **allowed)
+    context = TlsContext(lambda: files)
+    before = context.get()
+    store.write_bytes((tmp_path / "second" / f"{name}.pem").read_bytes())
+    context._looked_s = 0.0
+    assert (context.get() is not before) == taken

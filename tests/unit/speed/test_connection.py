@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tidelog._speed.wire.connection import FrameConnection, QueuedBytes
+from tidelog._speed.wire.connection import FrameConnection
 from tidelog._speed.wire.poller import Poller
+from tidelog._speed.wire.queued_bytes import QueuedBytes
 
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
 
@@ -379,7 +380,7 @@ async def test_a_frame_that_alone_is_larger_than_the_bound_gets_through_and_smal
 async def test_a_connection_that_stops_in_the_middle_of_a_frame_is_closed_when_others_need_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog._speed.wire.connection.PATIENCE_S", 0.05)
+    monkeypatch.setattr("tidelog._speed.wire.queued_bytes.PATIENCE_S", 0.05)
     queued = QueuedBytes(1_000)
     (silent, first), (_, second) = await crowd(queued, 2, lambda number, body: b"%d;" % number)
     loop = asyncio.get_running_loop()

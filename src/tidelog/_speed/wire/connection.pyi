@@ -5,6 +5,7 @@ from typing import Any
 
 from tidelog._speed.log.request_metrics import RequestMetrics
 from tidelog._speed.wire.poller import Poller
+from tidelog._speed.wire.queued_bytes import QueuedBytes, RequestReader
 from tidelog._speed.wire.session import SessionState
 from tidelog._speed.wire.shortcut import ProduceShortcut
 
@@ -12,27 +13,7 @@ Answer = (
     bytes | list[Any]
 )  # a whole frame, or its pieces: bytes and objects with `size` and `send(socket, done) -> int`
 
-class QueuedBytes:
-    """What requests take that have not wholly arrived, or wait to be worked on, of all connections together.
-
-    While that is `most` or more, connections in the middle of a frame wait, all but one; requests that arrive whole do
-    not.  So there is always a frame that gets whole, and the bound is exceeded by no more than that one."""
-
-    used: int
-    most: int
-    unsent: int  # bytes of answers that no client has taken yet
-    waits: int  # how often a connection had to wait
-    def __init__(self, most: int) -> None: ...
-    @property
-    def waiting_count(self) -> int:
-        """Connections that wait now."""
-
-    def take(self, size: int) -> None:
-        """A copy of a request is kept until `give_back`."""
-
-    def give_back(self, size: int) -> None: ...
-
-class FrameConnection:
+class FrameConnection(RequestReader):
     """Subclass it and override `frame_arrived`, `refused` and `connection_closed`.
 
     `shortcut` may answer produce requests in the common case; `frame_arrived` gets all others.  Requests and answers are
@@ -43,9 +24,7 @@ class FrameConnection:
     answered.  Only Produces follow unanswered Produces; their answers leave in the order of the requests."""
 
     frames: int
-    bytes_in: int
     bytes_out: int
-    unsent_bytes: int  # of answers, without file slices: those take no memory
     idle_ticks: int
     is_closed: bool
 
@@ -68,6 +47,10 @@ class FrameConnection:
     @property
     def in_flight(self) -> int:
         """Requests without an answer, and answers that have not left."""
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers, without file slices: those take no memory."""
+
     def start(self) -> None: ...
     def drain(self) -> None:
         """No more requests; those that are under way are still answered."""

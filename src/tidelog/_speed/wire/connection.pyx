@@ -1,44 +1,33 @@
 """One non-blocking connection: cuts frames, hands requests on in serial order, writes bytes and file slices.
 
-Bytes arrive in one scratch buffer that all connections of a loop share, so an idle connection owns none; only a
+Bytes arrive in one scratch buffer that all connections of a loop share, so an idle connection owns no buffer; only a
 frame that has not wholly arrived is kept apart.  Reading pauses while too many requests are unanswered or their
 answers are not taken, and in the middle of a frame while the frames of all connections take more memory than they may."""
 
 import asyncio
+import sys
 from collections import deque
 
 from cpython.bytearray cimport PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from tidelog._speed.log.batch cimport get_int16, get_int32
+from tidelog._speed.log.request_metrics cimport RequestMetrics, now_ns
+from tidelog._speed.wire.byte_stream cimport ByteStream
+from tidelog._speed.wire.queued_bytes cimport QueuedBytes, RequestReader
 from tidelog._speed.wire.session cimport SessionState
 from tidelog._speed.wire.shortcut cimport ProduceShortcut
-from tidelog._speed.log.request_metrics cimport RequestMetrics, now_ns
-
-
-cdef extern from "<sys/socket.h>":
-    enum:
-        MSG_DONTWAIT
-        MSG_NOSIGNAL
-        MSG_MORE
-    ssize_t recv(int fd, void* data, size_t size, int flags)
-    ssize_t send(int fd, const void* data, size_t size, int flags)
+from tidelog._speed.wire.unsent_answers cimport UnsentAnswers
 
 
 cdef enum:
     FRAME_HEADER = 4
     REQUEST_BYTES_MIN = 8  # api key, version and correlation id
     FIRST_PIECE = 1 << 17  # a longer frame gets its memory as its bytes arrive, not on its word
-    TURN_BYTES = 1 << 20  # what one connection may write before the others get their turn
-    UNSENT_MAX = 64  # pieces waiting to be written before reading pauses
-    UNSENT_BYTES_MAX = 1 << 20  # the same for their bytes, without those of file slices
     PRODUCE = 0
     SHORTCUT_BYTES_MAX = 1 << 14  # larger requests gain nothing from it
-    NO_BOUND = 1 << 62
     SHORT_READ = 1 << 14  # what is read of a connection while memory is short: small requests go on
     CROWDED_BYTES = 1 << 25  # while unfinished requests take so much, none of them reads much at a time:
     CROWDED_READ = 1 << 15  # so that everybody else soon has a turn
@@ -48,127 +37,19 @@ cdef enum:
     STARVED = 4
     MUTED = 8
 
-# While memory is short, the connection that may go on must receive this much in this time.
-PATIENCE_S = 5.0
-PROGRESS_BYTES = 1 << 16
-
 
 cdef struct PendingRequest:
     int api_key
     int64_t at_ns
 
 
-cdef class QueuedBytes:
-    """What requests take that have not wholly arrived, or wait to be worked on, of all connections together.
-
-    While that is `most` or more, connections in the middle of a frame wait, all but the first: so the sum is exceeded by
-    one frame, and there is always one that gets whole.  If that one stops sending it is closed."""
-
-    cdef readonly Py_ssize_t used
-    cdef readonly Py_ssize_t unsent  # bytes of answers that no client has taken yet
-    cdef public Py_ssize_t most
-    cdef readonly Py_ssize_t waits  # how often a connection had to wait
-    cdef dict waiting  # connections, in the order they came
-    cdef FrameConnection first
-    cdef Py_ssize_t first_bytes
-    cdef object timer
-    cdef bint waking
-
-    def __init__(self, Py_ssize_t most):
-        self.most = most
-        self.waiting = {}
-
-    @property
-    def waiting_count(self):
-        return len(self.waiting)
-
-    def take(self, Py_ssize_t size):
-        self.used += size
-
-    def give_back(self, Py_ssize_t size):
-        self.used -= size
-        if self.waiting:
-            self.wake_soon()
-
-    cdef bint may_go_on(self, FrameConnection connection) except -1:
-        if self.used < self.most or self.first is connection:
-            return True
-        if self.first is not None or self.waiting:
-            return False
-        self.lead(connection)
-        return True
-
-    cdef int lead(self, FrameConnection connection) except -1:
-        """`connection` goes on whatever it takes."""
-        self.first = connection
-        self.first_bytes = connection.bytes_in
-        if self.timer is not None:
-            self.timer.cancel()
-        self.timer = asyncio.get_running_loop().call_later(PATIENCE_S, self.on_time)
-        return 0
-
-    cdef int wait(self, FrameConnection connection) except -1:
-        self.waits += 1
-        self.waiting[connection] = None
-        return 0
-
-    cdef int left(self, FrameConnection connection) except -1:
-        """It has its frame whole, or is closed."""
-        self.waiting.pop(connection, None)
-        if self.first is connection:
-            self.first = None
-            self.timer.cancel()
-        if self.waiting:
-            self.wake_soon()
-        return 0
-
-    cdef int wake_soon(self) except -1:
-        if not self.waking:
-            self.waking = True
-            asyncio.get_running_loop().call_soon(self.wake)
-        return 0
-
-    def wake(self):
-        """All of them when there is room, or the next one when nobody is on its way."""
-        cdef FrameConnection connection
-        self.waking = False
-        if self.used >= self.most:
-            if self.first is None and self.waiting:
-                connection = next(iter(self.waiting))
-                del self.waiting[connection]
-                self.lead(connection)
-                connection.go_on(STARVED)
-            return
-        waiting, self.waiting = self.waiting, {}
-        for connection in waiting:
-            connection.go_on(STARVED)
-
-    def on_time(self):
-        cdef FrameConnection first = self.first
-        if first is None or self.used < self.most:
-            self.first = None
-            if self.waiting:
-                self.wake_soon()
-        elif first.is_full():
-            self.left(first)  # it waits for answers: not its fault
-        elif first.bytes_in - self.first_bytes < PROGRESS_BYTES and self.waiting:
-            first.refused(TimeoutError("requests take all the memory they may, and this one stopped in the middle"))
-            first.close()
-        else:
-            self.lead(first)
-
-
-cdef class FrameConnection:
+cdef class FrameConnection(RequestReader):
     cdef readonly Py_ssize_t frames
-    cdef readonly Py_ssize_t bytes_in
     cdef readonly Py_ssize_t bytes_out
-    cdef readonly Py_ssize_t unsent_bytes  # that take memory: not those of file slices
     cdef public int idle_ticks
     cdef readonly bint is_closed
     cdef object watcher
-    cdef object sock
-    cdef int fd
-    cdef bint native
+    cdef ByteStream stream
     cdef object scratch
     cdef object scratch_view
     cdef Py_ssize_t frame_bytes_max
@@ -176,8 +57,7 @@ cdef class FrameConnection:
     cdef bytearray partial  # frames that have not wholly arrived, or wait while reading is paused
     cdef Py_ssize_t filled
     cdef object slots  # answers and futures of answers, in request order
-    cdef object unsent  # pieces, in order
-    cdef Py_ssize_t sent_of_first
+    cdef UnsentAnswers unsent
     cdef bint reading
     cdef bint writing
     cdef int stopped  # DRAINING, PAUSED, STARVED, MUTED
@@ -186,7 +66,6 @@ cdef class FrameConnection:
     cdef ProduceShortcut shortcut
     cdef readonly object session
     cdef SessionState state  # of `session`
-    cdef bint buffers  # the stream may have bytes that make no descriptor readable
     cdef bint reads_soon
     cdef object held  # what an answer waits for that gives way to others
     cdef bint held_back  # whole frames are kept in `partial`: no further bytes will announce them
@@ -209,21 +88,17 @@ cdef class FrameConnection:
         SessionState session=None,
     ):
         self.watcher = watcher
-        self.sock = sock
-        self.fd = sock.fileno()
-        # Sockets of the system are read and written by their descriptor; others through their methods.
-        self.native = type(sock).__module__ == "socket"
+        self.stream = ByteStream(sock)
         self.scratch = scratch
         self.scratch_view = memoryview(scratch)
         self.frame_bytes_max = frame_bytes_max
         self.in_flight_max = in_flight_max
-        self.buffers = hasattr(sock, "pending")
         self.shortcut = None if session is None else shortcut
         self.session = self.state = session
         self.tally = RequestMetrics() if tally is None else tally
-        self.queued = QueuedBytes(NO_BOUND) if queued is None else queued
+        self.queued = QueuedBytes(sys.maxsize) if queued is None else queued
         self.slots = deque()
-        self.unsent = deque()
+        self.unsent = UnsentAnswers(self.queued)
 
     def __dealloc__(self):
         free(self.requests)
@@ -235,11 +110,15 @@ cdef class FrameConnection:
     @property
     def in_flight(self):
         """Requests without an answer, and answers that have not left."""
-        return len(self.slots) + len(self.unsent)
+        return len(self.slots) + len(self.unsent.pieces)
+
+    @property
+    def unsent_bytes(self):
+        return self.unsent.memory
 
     def start(self):
         self.reading = True
-        self.watcher.add_reader(self.fd, self.on_readable)
+        self.watcher.add_reader(self.stream.fd, self.on_readable)
         self.read_pending()
 
     def drain(self):
@@ -248,7 +127,7 @@ cdef class FrameConnection:
         self.give_way()
         if self.reading:
             self.reading = False
-            self.watcher.remove_reader(self.fd)
+            self.watcher.remove_reader(self.stream.fd)
 
     @property
     def next_waits(self):
@@ -272,10 +151,9 @@ cdef class FrameConnection:
         """Larger or smaller frames are taken from now on, and what the connection holds counts elsewhere."""
         cdef Py_ssize_t counted = self.counted
         self.count(0)
-        self.queued.unsent -= self.unsent_bytes
         self.frame_bytes_max = frame_bytes_max
         self.queued = queued
-        queued.unsent += self.unsent_bytes
+        self.unsent.count_in(queued)
         self.count(counted)
 
     def mute(self):
@@ -291,6 +169,9 @@ cdef class FrameConnection:
         self.balance()
         return 0
 
+    cdef int memory_is_free(self) except -1:
+        return self.go_on(STARVED)
+
     cdef int give_way(self) except -1:
         waits = self.held
         self.held = None
@@ -303,20 +184,18 @@ cdef class FrameConnection:
             return
         self.is_closed = True
         if self.reading:
-            self.watcher.remove_reader(self.fd)
+            self.watcher.remove_reader(self.stream.fd)
         if self.writing:
-            self.watcher.remove_writer(self.fd)
+            self.watcher.remove_writer(self.stream.fd)
         self.reading = self.writing = False
         for slot in self.slots:
             if not isinstance(slot, (bytes, list)):
                 slot.cancel()
         self.slots.clear()
         self.unsent.clear()
-        self.queued.unsent -= self.unsent_bytes
-        self.unsent_bytes = 0
         self.partial = None
         self.count(0)
-        self.sock.close()
+        self.stream.sock.close()
         self.connection_closed()
 
     def frame_arrived(self, frame, int api_key, int version, int32_t correlation_id):
@@ -337,9 +216,12 @@ cdef class FrameConnection:
             got = len(self.scratch)
             if self.queued.used >= self.queued.most and got > SHORT_READ:
                 got = SHORT_READ
-            got = self.receive(self.scratch, 0, got)
+            got = self.stream.receive(self.scratch, 0, got)
             if got <= 0:
+                if got < 0:
+                    self.close()
                 return
+            self.bytes_in += got
             self.take_scratch(got)
         elif self.queued.used >= self.queued.most and not self.queued.may_go_on(self):
             self.stopped |= STARVED
@@ -350,9 +232,12 @@ cdef class FrameConnection:
             got = len(self.partial) - self.filled
             if got > CROWDED_READ and self.queued.used >= CROWDED_BYTES:
                 got = CROWDED_READ
-            got = self.receive(self.partial, self.filled, got)
+            got = self.stream.receive(self.partial, self.filled, got)
             if got <= 0:
+                if got < 0:
+                    self.close()
                 return
+            self.bytes_in += got
             self.filled += got
             self.take_partial()
         if not self.is_closed:
@@ -362,7 +247,7 @@ cdef class FrameConnection:
 
     cdef int read_pending(self) except -1:
         """Others have their turn first."""
-        if self.buffers and self.reading and not self.reads_soon and self.sock.pending:
+        if self.stream.buffers and self.reading and not self.reads_soon and self.stream.sock.pending:
             self.reads_soon = True
             asyncio.get_running_loop().call_soon(self.on_pending)
         return 0
@@ -371,31 +256,6 @@ cdef class FrameConnection:
         self.reads_soon = False
         if self.reading:
             self.on_readable()
-
-    cdef Py_ssize_t receive(self, bytearray into, Py_ssize_t at, Py_ssize_t size_max) except -2:
-        """Bytes received; 0 when there are none now; -1 when the connection is over."""
-        cdef Py_ssize_t got = 0
-        if self.native:
-            got = recv(self.fd, <char*>into + at, size_max, MSG_DONTWAIT)
-            if got < 0:
-                if errno == EAGAIN or errno == EINTR:
-                    return 0
-                self.close()
-                return -1
-        else:
-            try:
-                with memoryview(into) as view:
-                    got = self.sock.recv_into(view[at:at + size_max])
-            except (BlockingIOError, InterruptedError):
-                return 0
-            except OSError:
-                self.close()
-                return -1
-        if got == 0:
-            self.close()
-            return -1
-        self.bytes_in += got
-        return got
 
     cdef int take_scratch(self, Py_ssize_t size) except -1:
         cdef Py_ssize_t taken = self.consume(self.scratch_view, <uint8_t*><char*>(<bytearray>self.scratch), size)
@@ -530,23 +390,13 @@ cdef class FrameConnection:
         self.tally.handled(api_key, began_ns - came_ns, now - began_ns)
         if self.state is not None:
             self.state.handler_ns += now - began_ns
-        if type(answer) is bytes:
-            if self.slots:
-                self.put_slot(answer, api_key, came_ns)
-                return 0
-            self.tally.answered(api_key, now - came_ns, PyBytes_GET_SIZE(answer), 1)
-            if PyBytes_GET_SIZE(answer):
-                self.unsent.append(answer)
-                self.holds(PyBytes_GET_SIZE(answer))
-        elif type(answer) is list:
-            if self.slots:
-                self.put_slot(answer, api_key, came_ns)
-                return 0
-            self.tally.answered(api_key, now - came_ns, size_of(<list>answer), 1)
-            self.unsent.extend(answer)
-            self.holds(memory_of(<list>answer))
-        elif answer is None:
+        if answer is None:
             self.tally.answered(api_key, now - came_ns, 0, 1)
+        elif type(answer) is bytes or type(answer) is list:
+            if self.slots:
+                self.put_slot(answer, api_key, came_ns)
+            else:
+                self.tally.answered(api_key, now - came_ns, self.unsent.put(answer), 1)
         else:
             self.put_slot(answer, api_key, came_ns)
             answer.add_done_callback(self.on_answered)
@@ -572,19 +422,13 @@ cdef class FrameConnection:
         self.slots.popleft()
         return 0
 
-    cdef bint is_full(self):
+    cdef bint is_full(self) except -1:
         return (
             self.stopped
             or (self.out_of_turn and len(self.slots) > 0)
             or len(self.slots) >= self.in_flight_max
-            or len(self.unsent) >= UNSENT_MAX
-            or self.unsent_bytes >= UNSENT_BYTES_MAX
+            or self.unsent.is_full()
         )
-
-    cdef inline void holds(self, Py_ssize_t more) noexcept:
-        """Answers that wait for the client to read take so much more memory."""
-        self.unsent_bytes += more
-        self.queued.unsent += more
 
     cdef int balance(self) except -1:
         """Pause reading when too much is under way, go on when there is room again."""
@@ -593,12 +437,12 @@ cdef class FrameConnection:
         if self.is_full():
             if self.reading:
                 self.reading = False
-                self.watcher.remove_reader(self.fd)
+                self.watcher.remove_reader(self.stream.fd)
         elif self.held_back or not self.reading:
             self.held_back = self.out_of_turn = False
             if not self.reading:
                 self.reading = True
-                self.watcher.add_reader(self.fd, self.on_readable)
+                self.watcher.add_reader(self.stream.fd, self.on_readable)
             if self.partial is not None:
                 self.take_partial()
                 if not self.is_closed:
@@ -623,17 +467,7 @@ cdef class FrameConnection:
                     self.refused(problem)
                     self.close()
                     return
-            if type(answer) is bytes:
-                if PyBytes_GET_SIZE(answer):
-                    self.unsent.append(answer)
-                    self.holds(PyBytes_GET_SIZE(answer))
-                self.left_slot(PyBytes_GET_SIZE(answer))
-            elif answer is None:
-                self.left_slot(0)
-            else:
-                self.unsent.extend(answer)
-                self.holds(memory_of(<list>answer))
-                self.left_slot(size_of(answer))
+            self.left_slot(0 if answer is None else self.unsent.put(answer))
         self.write_some()
         self.balance()
 
@@ -643,79 +477,22 @@ cdef class FrameConnection:
         self.balance()
 
     cdef int write_some(self) except -1:
-        cdef Py_ssize_t turn = 0
-        cdef Py_ssize_t moved, size
-        unsent = self.unsent
+        cdef Py_ssize_t moved
         try:
-            while unsent and turn < TURN_BYTES:
-                piece = unsent[0]
-                if type(piece) is bytes:
-                    size = PyBytes_GET_SIZE(piece)
-                    moved = self.send_bytes(piece, len(unsent) > 1)
-                else:
-                    size = piece.size
-                    moved = piece.send(self.sock, self.sent_of_first)
-                    if moved == 0 and size > self.sent_of_first:
-                        raise ConnectionError("a file slice ended before its size")
-                if moved < 0:
-                    break
-                turn += moved
-                self.sent_of_first += moved
-                if self.sent_of_first < size:
-                    continue
-                unsent.popleft()
-                if type(piece) is bytes:
-                    self.holds(-size)
-                self.sent_of_first = 0
-        except (BlockingIOError, InterruptedError):
-            pass
+            moved = self.unsent.write(self.stream)
         except OSError as problem:
             if not isinstance(problem, (ConnectionResetError, BrokenPipeError)):
                 self.refused(problem)
             self.close()
             return 0
-        self.bytes_out += turn
-        if unsent and not self.writing:
+        self.bytes_out += moved
+        if self.unsent.pieces and not self.writing:
             self.writing = True
-            self.watcher.add_writer(self.fd, self.on_writable)
-        elif self.writing and not unsent:
+            self.watcher.add_writer(self.stream.fd, self.on_writable)
+        elif self.writing and not self.unsent.pieces:
             self.writing = False
-            self.watcher.remove_writer(self.fd)
+            self.watcher.remove_writer(self.stream.fd)
         return 0
-
-    cdef Py_ssize_t send_bytes(self, bytes piece, bint more) except -2:
-        """Bytes taken by the socket, or -1 when it takes none now."""
-        cdef Py_ssize_t moved
-        cdef Py_ssize_t at = self.sent_of_first
-        if not self.native:
-            return self.sock.send(memoryview(piece)[at:] if at else piece)
-        moved = send(
-            self.fd,
-            PyBytes_AS_STRING(piece) + at,
-            PyBytes_GET_SIZE(piece) - at,
-            MSG_DONTWAIT | MSG_NOSIGNAL | (MSG_MORE if more else 0),
-        )
-        if moved < 0:
-            if errno == EAGAIN or errno == EINTR:
-                return -1
-            raise OSError(errno, "send failed")
-        return moved
-
-
-cdef int64_t size_of(list pieces) except -1:
-    cdef int64_t size = 0
-    for piece in pieces:
-        size += PyBytes_GET_SIZE(piece) if type(piece) is bytes else <int64_t>piece.size
-    return size
-
-
-cdef Py_ssize_t memory_of(list pieces) except -1:
-    """Of the bytes alone: a file slice holds none."""
-    cdef Py_ssize_t size = 0
-    for piece in pieces:
-        if type(piece) is bytes:
-            size += PyBytes_GET_SIZE(piece)
-    return size
 
 
 # Only for annotations: see connection.pyi.

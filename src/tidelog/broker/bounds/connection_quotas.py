@@ -5,9 +5,12 @@ connection from an address above its rate is closed after the time that is retur
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidelog.access.quota_budgets import ConnectionBudget, QuotaUses
 from tidelog.access.quotas import QuotaLimit
 from tidelog.broker.bounds.quota_manager import QuotaManager
+from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.config.listener_security import ListenerSecurity
 
@@ -46,3 +49,9 @@ class ConnectionQuotas:
         number, size_ms = self._quotas.windows()
         budget = uses.of(QuotaLimit(rate, (name, "")), now_ms, number * size_ms)
         return budget.charge(now_ms, counts)
+
+
+def address_rates(quotas: QuotaManager, clock: Clock) -> Callable[[str], int]:
+    """`came_from` of the doors other than Kafka's, which share the rates of addresses."""
+    rates = ConnectionQuotas(quotas)
+    return lambda host: rates.came_from(host, clock.monotonic_ms())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog._speed.wire.connection import QueuedBytes
+from tidelog._speed.wire.queued_bytes import QueuedBytes
 from tidelog.config import BrokerConfig
 
 

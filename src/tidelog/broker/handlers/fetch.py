@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from tidelog import errors
-from tidelog._speed.wire.frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch, fetch_answer
+from tidelog._speed.wire.fetch_frames import FetchAnswer, FetchAsk, decode_fetch, encode_fetch, fetch_answer
 from tidelog._speed.wire.unchanged_partitions import split_unchanged, wait_all, wait_no_more
 from tidelog.broker.fetch_sessions import FULL_FETCH, NO_SESSION, FetchSession, Key, Wanted
 from tidelog.broker.leaders import endpoints_of

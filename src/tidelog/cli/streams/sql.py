@@ -179,7 +179,13 @@ def _engine(
         settings=settings,
         options=security_options(session.security),
     )
-    return Engine(pipeline, catalog=Catalog(folder / "catalog.json"), until_done=until_done)
+    return Engine(
+        pipeline,
+        catalog=Catalog(folder / "catalog.json"),
+        until_done=until_done,
+        # Whoever chooses a master or settings wants this Spark to run the query.
+        direct=master is None and not settings,
+    )
 
 
 def _script(engine: Engine, text: str, where: str, as_json: bool) -> None:

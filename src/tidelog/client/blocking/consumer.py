@@ -62,6 +62,7 @@ class ConsumerSettings(TypedDict, total=False):
     retry_backoff_max_ms: int
     connect_timeout_ms: int
     metadata_max_age_ms: int
+    enable_metrics_push: bool
     security: Security | None
     environment: Environment | None
 

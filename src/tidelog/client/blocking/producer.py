@@ -60,6 +60,7 @@ class ProducerSettings(TypedDict, total=False):
     delivery_timeout_ms: int
     connect_timeout_ms: int
     metadata_max_age_ms: int
+    enable_metrics_push: bool
     partitioner: str | Partitioner
     key_serializer: Serializer | Callable[[Any], bytes | None] | None
     value_serializer: Serializer | Callable[[Any], bytes | None] | None

@@ -19,6 +19,7 @@ from tidelog.client.cluster.options import ConnectionOptions
 from tidelog.client.cluster.response_errors import problem_of
 from tidelog.client.cluster.topology import NO_LEADER, Node, Topic, Topology
 from tidelog.client.environment import Environment
+from tidelog.client.telemetry.connection_times import ConnectionTimes
 from tidelog.net.requester import Requester, Unreachable
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -51,7 +52,8 @@ class Cluster:
         self.options = options
         self.environment = environment
         self._bootstrap = bootstrap
-        self._connections = Connections(environment, options)
+        self.times = ConnectionTimes()
+        self._connections = Connections(environment, options, self.times)
         self._tracked: dict[str, bool] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_ms = -float("inf")
@@ -74,9 +76,9 @@ class Cluster:
     async def any(self) -> Requester:
         """The least busy open connection; without one, the first of the known nodes, in random order, and the
         bootstrap addresses that answers.  An address that does not answer soon does not hold up the next."""
-        open_one = self._connections.least_busy()
-        if open_one is not None:
-            return open_one
+        connection = self.open_connection()
+        if connection is not None:
+            return connection
         nodes = [Address(node.host, node.port) for node in self.topology.nodes.values()]
         self.environment.random.shuffle(nodes)
         addresses = list(dict.fromkeys([*nodes, *self._bootstrap]))
@@ -99,13 +101,17 @@ class Cluster:
                 failures[address] = problem
         raise _unreachable(failures)
 
+    def open_connection(self) -> Requester | None:
+        """The least busy of the open connections; None: there is none now."""
+        return self._connections.least_busy()
+
     async def node(self, node: int) -> Requester:
         return await self._connections.get(self.address(node))
 
     def channel(self) -> Connections:
         """Connections of their own, for requests that wait at the broker (fetches, joins): a broker answers in
         order, so they would hold up everything behind them.  The caller closes them."""
-        return Connections(self.environment, self.options)
+        return Connections(self.environment, self.options, self.times)
 
     def address(self, node: int) -> Address:
         broker = self.topology.nodes.get(node)

@@ -14,6 +14,7 @@ from tidelog.client.cluster.addresses import Address
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.options import ConnectionOptions
 from tidelog.client.environment import Environment
+from tidelog.client.telemetry.connection_times import ConnectionTimes
 from tidelog.net.requester import Requester, dial
 from tidelog.net.sasl import authenticate
 
@@ -23,9 +24,10 @@ RETIRE_LOOK_S = 0.1
 
 
 class Connections:
-    def __init__(self, environment: Environment, options: ConnectionOptions) -> None:
+    def __init__(self, environment: Environment, options: ConnectionOptions, times: ConnectionTimes) -> None:
         self._environment = environment
         self._options = options
+        self._times = times
         self._tls = None if options.security is None else options.security.ssl_context()
         self._open: dict[Address, Requester] = {}
         self._dialling: dict[Address, asyncio.Task[Requester]] = {}
@@ -90,6 +92,7 @@ class Connections:
             tls=self._tls,
             authenticate=self._authenticate,
         )
+        requester.answer_times = self._times.created(address, asyncio.get_running_loop().time())
         self._open[address] = requester
         if requester.lifetime_ms:
             # The broker will end it: better to leave before that, between two requests.

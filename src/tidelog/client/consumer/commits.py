@@ -14,6 +14,7 @@ from typing import Protocol
 from tidelog import errors
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.groups.metadata import OffsetAndMetadata
+from tidelog.client.telemetry.recent_times import RecentTimes
 from tidelog.types import TopicPartition
 
 log = logging.getLogger("tidelog.client")
@@ -39,6 +40,7 @@ class Commits:
         """`due` is called when it is time for an automatic commit; with None for `auto_interval_ms` there is none."""
         self.committed = 0
         self.failed = 0
+        self.latencies = RecentTimes()
         self.paused = False  # `Consumer.process` commits by itself
         self._committer = committer
         self._fetcher = fetcher
@@ -71,12 +73,15 @@ class Commits:
     ) -> None:
         # In turn, so that a commit that is retried does not undo a later one.
         async with self._in_turn:
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
             try:
                 await self._committer.commit(offsets, timeout_ms)
             except errors.TidelogError:
                 self.failed += 1
                 raise
             self.committed += 1
+            self.latencies.add(loop.time(), 1000 * (loop.time() - began_s))
             self._last.update({partition: committed.offset for partition, committed in offsets.items()})
 
     def commit_async(

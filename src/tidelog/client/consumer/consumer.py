@@ -35,6 +35,8 @@ from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata, Off
 from tidelog.client.groups.options import GroupOptions
 from tidelog.client.groups.rebalance_listener import RebalanceListener
 from tidelog.client.security.security import Security
+from tidelog.client.telemetry.reporter import TelemetryReporter
+from tidelog.client.telemetry.standard_metrics import consumer_metrics
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ class Consumer(PartitionReader):
         retry_backoff_max_ms: int = 1_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
+        enable_metrics_push: bool = True,
         security: Security | None = None,
         environment: Environment | None = None,
     ) -> None:
@@ -131,9 +134,7 @@ class Consumer(PartitionReader):
             auto_commit_interval_ms,
         )
         waits = request_timeout_ms, connect_timeout_ms, retry_backoff_ms, retry_backoff_max_ms
-        connection = ConnectionOptions(
-            client_id, *waits, metadata_max_age_ms=metadata_max_age_ms, security=security
-        )
+        connection = ConnectionOptions(client_id, *waits, metadata_max_age_ms, security, enable_metrics_push)
         deserializers = Deserializers(key_deserializer, value_deserializer)
         environment = environment or Environment.system()
         config = ConsumerConfig(
@@ -161,6 +162,11 @@ class Consumer(PartitionReader):
         await self._runtime.start()
         self._poller.begin()
         self._subscription.begin()
+        runtime = self._runtime
+        runtime.telemetry = TelemetryReporter(
+            runtime.cluster, "consumer", lambda: consumer_metrics(self.metrics()), runtime.telemetry_labels
+        )
+        runtime.telemetry.start()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from tidelog.client.producer.metrics import WINDOW_S, _escaped
+from tidelog.client.producer.metrics import _escaped
+from tidelog.client.telemetry.recent_times import WINDOW_S
 from tidelog.types import TopicPartition
 
 
@@ -26,18 +27,24 @@ class ConsumerMetrics:
     record_consume_rate: float
     """Records a second."""
     fetch_latency_avg_ms: float
-    """From a fetch to its answer, the wait for records at the broker included."""
+    """From a fetch to its answer, the wait for records at the broker included, in the last half minute."""
+    fetch_latency_max_ms: float
     fetches_throttled_total: int
     """Fetches after which the broker wanted none for a while, because of a quota."""
     throttle_time_ms_total: float
     """For how long, in all."""
     rebalance_latency_avg_ms: float
-    """What giving up and taking partitions takes here, listeners and commits included."""
+    """From the first join, or from the news of another assignment, until the new partitions are in use: the wait for the
+    other members, listeners and commits included."""
+    rebalance_latency_max_ms: float
+    rebalance_latency_ms_total: float
     processing_time_ratio: float
     """The part of the time that was spent between two polls."""
     processing_time_avg_ms: float
     """From a poll to the next one."""
     commit_success_ratio: float
+    commit_latency_avg_ms: float
+    commit_latency_max_ms: float
     partitions_assigned: int
     records_lag_max: int
     """Of all assigned partitions."""

@@ -15,6 +15,7 @@ from tidelog.client.consumer.fetch.arrow_loading import is_loaded, load
 from tidelog.client.consumer.metrics import ConsumerCounters, ConsumerMetrics
 from tidelog.client.consumer.record_iterator import RecordIterator
 from tidelog.client.consumer.runtime import ConsumerRuntime
+from tidelog.client.telemetry.recent_times import RecentTimes
 from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ class Poller:
     def metrics(self, lag: dict[TopicPartition, int]) -> ConsumerMetrics:
         runtime = self._runtime
         fetcher, rebalancer, commits = runtime.fetcher(), runtime.rebalancer, runtime.commits
-        rate, busy, busy_ms = self._counters.rates(self._loop_time())
+        now_s = self._loop_time()
+        rate, busy, busy_ms = self._counters.rates(now_s)
+        latencies = rebalancer.latencies if rebalancer is not None else RecentTimes()
         made, failed = (commits.committed, commits.failed) if commits is not None else (0, 0)
         rebalances = rebalancer.rebalances if rebalancer is not None else 0
         return ConsumerMetrics(
@@ -164,15 +167,18 @@ class Poller:
             commits_total=made,
             commits_failed_total=failed,
             record_consume_rate=rate,
-            fetch_latency_avg_ms=fetcher.fetch_ms / fetcher.fetches if fetcher.fetches else 0.0,
+            fetch_latency_avg_ms=fetcher.latencies.average_ms(now_s),
+            fetch_latency_max_ms=fetcher.latencies.max_ms(now_s),
             fetches_throttled_total=fetcher.throttled,
             throttle_time_ms_total=fetcher.throttle_ms,
-            rebalance_latency_avg_ms=rebalancer.rebalance_ms / rebalances
-            if rebalancer and rebalances
-            else 0.0,
+            rebalance_latency_avg_ms=latencies.sum_ms / latencies.count if latencies.count else 0.0,
+            rebalance_latency_max_ms=latencies.max_ms(now_s),
+            rebalance_latency_ms_total=latencies.sum_ms,
             processing_time_ratio=busy,
             processing_time_avg_ms=busy_ms,
             commit_success_ratio=made / (made + failed) if made + failed else 1.0,
+            commit_latency_avg_ms=commits.latencies.average_ms(now_s) if commits is not None else 0.0,
+            commit_latency_max_ms=commits.latencies.max_ms(now_s) if commits is not None else 0.0,
             partitions_assigned=len(fetcher.assigned),
             records_lag_max=max(lag.values(), default=0),
             lag=lag,

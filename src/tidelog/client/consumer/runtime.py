@@ -20,6 +20,7 @@ from tidelog.client.errors import ClientClosed
 from tidelog.client.groups.metadata import GroupMetadata
 from tidelog.client.groups.offsets import CoordinatorOffsets
 from tidelog.client.groups.rebalancer import Rebalancer
+from tidelog.client.telemetry.reporter import TelemetryReporter
 
 if TYPE_CHECKING:
     from tidelog.client.consumer.processing.processing import Processing
@@ -39,6 +40,7 @@ class ConsumerRuntime:
         self.offsets: CoordinatorOffsets | StoredOffsets | None = None
         self.commits: Commits | None = None
         self.rebalancer: Rebalancer | None = None
+        self.telemetry: TelemetryReporter | None = None
         self.iterator: RecordIterator | None = None
         self.processing: Processing | None = None
         self.attention = False  # a rebalance, a commit or a seek waits for the next poll
@@ -96,6 +98,17 @@ class ConsumerRuntime:
             return self.rebalancer.identity
         return GroupMetadata(group_id or "")
 
+    def telemetry_labels(self) -> dict[str, str]:
+        """What is pushed about this consumer besides its metrics."""
+        identity = self.group_metadata()
+        labels = {
+            "client_rack": self.config.fetch.client_rack,
+            "group_id": identity.group_id,
+            "group_member_id": identity.member_id,
+            "group_instance_id": identity.group_instance_id or "",
+        }
+        return {name: value for name, value in labels.items() if value}
+
     def _committer(self) -> GroupMetadata | None:
         """The identity to commit with.  None: the group assigned these partitions, and this consumer is not a member
         now."""
@@ -123,6 +136,7 @@ class ConsumerRuntime:
         """`in_hand_done`: the application is done with the records that it was given last."""
         if self.closed:
             return
+        ends_well = in_hand_done
         try:
             await self.stop_processing()
             if self.commits is not None:
@@ -130,6 +144,8 @@ class ConsumerRuntime:
                     self.iterator.settle(in_hand_done)
                     in_hand_done = False
                 await self.commits.auto_now(None, all_handed_out=in_hand_done)
+            if self.telemetry is not None:
+                await self.telemetry.close(last_push=ends_well)
         finally:
             self.closed = True
             try:
@@ -143,6 +159,8 @@ class ConsumerRuntime:
             await self.processing.stop(ClientClosed("this consumer was closed while it was processing"))
 
     async def _close_connections(self) -> None:
+        if self.telemetry is not None:
+            await self.telemetry.close(last_push=False)
         if self.commits is not None:
             await self.commits.close()
         if self._fetcher is not None:

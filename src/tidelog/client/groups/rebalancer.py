@@ -5,6 +5,7 @@ too, which assigns all partitions to it.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import uuid
@@ -25,6 +26,7 @@ from tidelog.client.groups.metadata import GroupMetadata
 from tidelog.client.groups.options import GroupOptions
 from tidelog.client.groups.rebalance_listener import RebalanceListener
 from tidelog.client.groups.solo_membership import SoloMembership
+from tidelog.client.telemetry.recent_times import RecentTimes
 
 # How often a reader without a group looks for a topic that is not there yet.
 MISSING_TOPIC_MS = 1_000
@@ -73,7 +75,7 @@ class Rebalancer:
         call: Call,
     ) -> None:
         """`call` calls the listener's methods, on the thread that they belong to."""
-        self.rebalance_ms = 0.0
+        self.latencies = RecentTimes()
         self._cluster = cluster
         self._fetcher = fetcher
         self._commits = commits
@@ -137,7 +139,9 @@ class Rebalancer:
             await self._apply(change)
             applied = True
         if applied:
-            self.rebalance_ms += self._task.rebalance_ended()
+            took_ms = self._task.rebalance_ended()
+            if self._membership.rebalances:
+                self.latencies.add(asyncio.get_running_loop().time(), took_ms)
 
     async def _apply(self, change: AssignmentChange) -> None:
         commits, listener = self._commits, self.listener

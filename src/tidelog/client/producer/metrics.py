@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-WINDOW_S = 30
+from tidelog.client.telemetry.recent_times import WINDOW_S, RecentTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,12 @@ class ProducerMetrics:
     """Produce requests after which the broker wanted none for a while, because of a quota."""
     throttle_time_ms_total: float
     """For how long, in all."""
+    throttle_time_avg_ms: float
+    """Of an answered request; 0 without a quota."""
+    throttle_time_max_ms: float
+    record_queue_time_avg_ms: float
+    """From the first record of a batch until the batch was sent."""
+    record_queue_time_max_ms: float
     records_waiting: int
     """Records that are not acknowledged yet."""
     requests_in_flight: int
@@ -79,8 +85,15 @@ class ProducerCounters:
         self.requests = 0
         self.throttled = 0
         self.throttle_ms = 0
+        self._throttles = RecentTimes()
+        self._queue_times = RecentTimes()
 
-    def throttle(self, throttle_ms: int) -> None:
+    def sent(self, now_s: float, queued_ms: float) -> None:
+        """A batch was sent for the first time, `queued_ms` after its first record."""
+        self._queue_times.add(now_s, queued_ms)
+
+    def throttle(self, now_s: float, throttle_ms: int) -> None:
+        self._throttles.add(now_s, throttle_ms)
         if throttle_ms > 0:
             self.throttled += 1
             self.throttle_ms += throttle_ms
@@ -139,6 +152,10 @@ class ProducerCounters:
             request_latency_max_ms=1000 * max((second.latency_max_s for second in seen), default=0.0),
             requests_throttled_total=self.throttled,
             throttle_time_ms_total=self.throttle_ms,
+            throttle_time_avg_ms=self._throttles.average_ms(now_s),
+            throttle_time_max_ms=self._throttles.max_ms(now_s),
+            record_queue_time_avg_ms=self._queue_times.average_ms(now_s),
+            record_queue_time_max_ms=self._queue_times.max_ms(now_s),
             records_waiting=waiting,
             requests_in_flight=in_flight,
             buffer_used_bytes=buffer_used,

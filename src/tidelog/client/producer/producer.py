@@ -32,6 +32,8 @@ from tidelog.client.producer.options import (
 from tidelog.client.producer.partitioner import Partitioner, kind_of
 from tidelog.client.producer.sender import Sender
 from tidelog.client.security.security import Security
+from tidelog.client.telemetry.reporter import TelemetryReporter
+from tidelog.client.telemetry.standard_metrics import producer_metrics
 from tidelog.client.topic_names import check_topic
 from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.client.transactions.transactions import ProducerTransactions
@@ -100,6 +102,7 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
+        enable_metrics_push: bool = True,
         partitioner: str | Partitioner = "murmur2",
         key_serializer: Serializer | Callable[[Any], bytes | None] | None = None,
         value_serializer: Serializer | Callable[[Any], bytes | None] | None = None,
@@ -128,9 +131,7 @@ class Producer:
             transaction_timeout_ms=transaction_timeout_ms,
         )
         waits = request_timeout_ms, connect_timeout_ms, retry_backoff_ms, retry_backoff_max_ms
-        connection = ConnectionOptions(
-            client_id, *waits, metadata_max_age_ms=metadata_max_age_ms, security=security
-        )
+        connection = ConnectionOptions(client_id, *waits, metadata_max_age_ms, security, enable_metrics_push)
         self._environment = environment or Environment.system()
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         self._memory = BufferMemory(buffer_memory)
@@ -144,6 +145,7 @@ class Producer:
             )
         self._bulk_bytes = max(batch_size, min(BULK_BYTES, max_request_size, buffer_memory))
         self._sender: Sender | None = None
+        self._telemetry: TelemetryReporter | None = None
         self._closed = False
 
     # Beginning and end
@@ -163,6 +165,12 @@ class Producer:
             raise
         self._sender = Sender(self._cluster, self._options, self._memory, self._transactions)
         self._sender.intake.admitting = self._transactions is None
+        sender, transactional_id = self._sender, self._options.transactional_id
+        labels = {} if transactional_id is None else {"transactional_id": transactional_id}
+        self._telemetry = TelemetryReporter(
+            self._cluster, "producer", lambda: producer_metrics(sender.metrics()), lambda: labels
+        )
+        self._telemetry.start()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -175,7 +183,8 @@ class Producer:
         if problem is None:
             await self.close()
         else:
-            await self._stop(ClientClosed("the producer was closed by an error before this was delivered"))
+            failure = ClientClosed("the producer was closed by an error before this was delivered")
+            await self._stop(failure, last_push=False)
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers the records that were sent, then closes.  After `timeout` seconds the producer gives up: the other
@@ -193,14 +202,17 @@ class Producer:
         except TimeoutError:
             left = self._sender.waiting_records if self._sender is not None else 0
         finally:
-            await self._stop(ClientClosed("the producer was closed before this was delivered"))
+            problem = ClientClosed("the producer was closed before this was delivered")
+            await self._stop(problem, last_push=not left)
         if left:
             raise DeliveryTimedOut(
                 f"{left} records were not delivered within {timeout} s; their futures say so"
             )
 
-    async def _stop(self, problem: errors.TidelogError) -> None:
+    async def _stop(self, problem: errors.TidelogError, last_push: bool) -> None:
         self._closed = True
+        if self._telemetry is not None:
+            await self._telemetry.close(last_push)
         if self._sender is not None:
             await self._sender.close(problem)
         if self._transactions is not None:

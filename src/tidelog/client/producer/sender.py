@@ -294,6 +294,9 @@ class Sender:
             queue.take(batch)
             if batch.attempts > 1:
                 self.counters.retried(batch.count)
+            else:
+                queued_ms = self._cluster.environment.clock.monotonic_ms() - batch.created_ms
+                self.counters.sent(self._loop.time(), queued_ms)
         call = build_produce(
             connection,
             self._cluster.topology,
@@ -348,7 +351,7 @@ class Sender:
                 self._failed(queue, batch, problem)
             return
         response = done.result()
-        self.counters.throttle(response.throttle_time_ms)
+        self.counters.throttle(self._loop.time(), response.throttle_time_ms)
         answers = read_produce(response, call.names)
         for queue, batch in chosen:
             answer = answers.get(batch.partition)

@@ -26,6 +26,7 @@ from tidelog.client.security.security import Security
 from tidelog.client.share.acknowledgements import Acknowledgements, How
 from tidelog.client.share.fetcher import ShareFetcher
 from tidelog.client.share.membership import ShareMembership
+from tidelog.client.telemetry.reporter import TelemetryReporter
 from tidelog.client.topic_names import check_topic, names_of
 from tidelog.client.transactions.identity import TransactionIdentity
 from tidelog.types import TopicPartition
@@ -71,6 +72,7 @@ class ShareConsumer:
         retry_backoff_max_ms: int = 1_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
+        enable_metrics_push: bool = True,
         security: Security | None = None,
         environment: Environment | None = None,
         auto_offset_reset: None = None,
@@ -94,15 +96,8 @@ class ShareConsumer:
             check_crcs=check_crcs,
             client_rack="" if client_rack is None else client_rack,
         )
-        connection = ConnectionOptions(
-            client_id,
-            request_timeout_ms,
-            connect_timeout_ms,
-            retry_backoff_ms,
-            retry_backoff_max_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            security=security,
-        )
+        waits = request_timeout_ms, connect_timeout_ms, retry_backoff_ms, retry_backoff_max_ms
+        connection = ConnectionOptions(client_id, *waits, metadata_max_age_ms, security, enable_metrics_push)
         self._environment = environment or Environment.system()
         self._cluster = Cluster(parse_addresses(bootstrap_servers), connection, self._environment)
         self._deserializers = Deserializers(key_deserializer, value_deserializer)
@@ -115,6 +110,7 @@ class ShareConsumer:
         self._fetcher: ShareFetcher | None = None
         self._task: MembershipTask | None = None
         self._channel: Connections | None = None
+        self._telemetry: TelemetryReporter | None = None
         self._renewing: set[asyncio.Task[None]] = set()
         self._in_hand: list[Record] = []
         self._at = 0
@@ -134,6 +130,10 @@ class ShareConsumer:
             await self._cluster.close()
             raise
         self._fetcher = ShareFetcher(self._cluster, self._options, self._group_id, self._acks, self._event)
+        self._telemetry = TelemetryReporter(
+            self._cluster, "consumer.share", tuple, lambda: {"group_id": self._group_id}
+        )
+        self._telemetry.start()
         if self._topics:
             self._join()
 
@@ -181,6 +181,8 @@ class ShareConsumer:
                 await self._fetcher.close()
         finally:
             try:
+                if self._telemetry is not None:
+                    await self._telemetry.close(last_push=in_hand == "accept")
                 if self._task is not None:
                     await self._task.close()
             finally:

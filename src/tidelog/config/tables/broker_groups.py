@@ -126,7 +126,7 @@ offsets.topic.compression.codec int 0 0..4 built
 offsets.topic.num.partitions int 50 1.. built
   Partitions of the offsets topic.
 offsets.topic.replication.factor short 3 1.. built
-  Replicas of the offsets topic.
+  Replicas of the offsets topic; if fewer machines run at its creation, the topic gets the others when they join.
 offsets.topic.segment.bytes int 104857600 1.. built
   Segment size of the offsets topic.
 share.coordinator.append.linger.ms int -1 -1.. n/a:linger
@@ -144,7 +144,7 @@ share.coordinator.state.topic.min.isr short 2 1.. built
 share.coordinator.state.topic.num.partitions int 50 1.. built
   Partitions of the share state topic.
 share.coordinator.state.topic.replication.factor short 3 1.. built
-  Replicas of the share state topic.
+  Replicas of the share state topic; if fewer machines run at its creation, the topic gets the others when they join.
 share.coordinator.state.topic.segment.bytes int 104857600 1.. built
   Segment size of the share state topic.
 share.coordinator.threads int 1 1.. n/a:threads

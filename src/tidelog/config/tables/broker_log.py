@@ -116,7 +116,7 @@ log.segment.delete.delay.ms long 60000 0.. built dynamic
 message.max.bytes int 1048588 0.. built dynamic
   Default of the topic setting max.message.bytes.
 min.insync.replicas int 1 1.. built dynamic
-  Default of the topic setting min.insync.replicas.
+  Default of the topic setting min.insync.replicas, for all brokers: a cluster takes its first broker's value, later changes are dynamic.
 num.partitions int 1 1.. built
   Number of partitions of a topic that is created without one.
 num.recovery.threads.per.data.dir int 2 1.. dynamic n/a:recovery

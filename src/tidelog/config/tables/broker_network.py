@@ -20,8 +20,8 @@ broker.session.timeout.ms int 9000 n/a:lease
   How long the controller waits for a silent broker.
 client.quota.callback.class class null n/a:policies
   Class that decides which quota a client gets.
-config.providers list "" dynamic of:providers
-  Classes that look up values of settings elsewhere.
+config.providers list "" dynamic built
+  Names of providers that look up values of settings at the start; config.providers.NAME.class has the class of each.
 connection.failed.authentication.delay.ms int 100 0.. built
   Pause before a connection that failed to authenticate is closed.
 connections.max.idle.ms long 600000 built

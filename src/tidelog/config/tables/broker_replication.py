@@ -74,7 +74,7 @@ transaction.state.log.min.isr int 2 1.. built
 transaction.state.log.num.partitions int 50 1.. built
   Partitions of the transactions topic.
 transaction.state.log.replication.factor short 3 1.. built
-  Replicas of the transactions topic.
+  Replicas of the transactions topic; if fewer machines run at its creation, the topic gets the others when they join.
 transaction.state.log.segment.bytes int 104857600 1.. built
   Segment size of the transactions topic.
 transaction.two.phase.commit.enable boolean false of:two-phase

@@ -21,15 +21,15 @@ sasl.jaas.config password null built dynamic
   Login context, in JAAS syntax.
 sasl.kerberos.kinit.cmd string /usr/bin/kinit dynamic n/a:kinit
   Path of the kinit command.
-sasl.kerberos.min.time.before.relogin long 60000 dynamic of:kerberos
+sasl.kerberos.min.time.before.relogin long 60000 dynamic n/a:keytab-tickets
   Least time between two Kerberos logins.
 sasl.kerberos.principal.to.local.rules list DEFAULT built dynamic
   Rules that turn Kerberos principals into short names.
 sasl.kerberos.service.name string null built dynamic
   Kerberos name of the brokers.
-sasl.kerberos.ticket.renew.jitter double 0.05 dynamic of:kerberos
+sasl.kerberos.ticket.renew.jitter double 0.05 dynamic n/a:keytab-tickets
   Random share added to the renewal time of a Kerberos ticket.
-sasl.kerberos.ticket.renew.window.factor double 0.8 dynamic of:kerberos
+sasl.kerberos.ticket.renew.window.factor double 0.8 dynamic n/a:keytab-tickets
   Share of a Kerberos ticket's life after which it is renewed.
 sasl.login.callback.handler.class class null n/a:plug-in
   Class of the login callback.
@@ -39,43 +39,43 @@ sasl.login.connect.timeout.ms int null 1.. built
   How long connecting to the token provider may take.
 sasl.login.read.timeout.ms int null 1.. built
   How long reading from the token provider may take.
-sasl.login.refresh.buffer.seconds short 300 dynamic of:token-refresh
+sasl.login.refresh.buffer.seconds short 300 dynamic built
   Time kept between a token's renewal and its end.
-sasl.login.refresh.min.period.seconds short 60 dynamic of:token-refresh
+sasl.login.refresh.min.period.seconds short 60 dynamic built
   Least time between two renewals of a token.
-sasl.login.refresh.window.factor double 0.8 dynamic of:token-refresh
+sasl.login.refresh.window.factor double 0.8 dynamic built
   Share of a token's life after which it is renewed.
-sasl.login.refresh.window.jitter double 0.05 dynamic of:token-refresh
+sasl.login.refresh.window.jitter double 0.05 dynamic built
   Random share added to the renewal time of a token.
-sasl.login.retry.backoff.max.ms long 10000 of:token-refresh
+sasl.login.retry.backoff.max.ms long 10000 built
   Longest pause before the token provider is asked again.
-sasl.login.retry.backoff.ms long 100 of:token-refresh
+sasl.login.retry.backoff.ms long 100 built
   First pause before the token provider is asked again.
 sasl.mechanism.controller.protocol string GSSAPI n/a:controller-login
   SASL mechanism towards the controllers.
 sasl.mechanism.inter.broker.protocol string GSSAPI built dynamic
   SASL mechanism among brokers.
-sasl.oauthbearer.assertion.algorithm string RS256 ES256|RS256 of:oauth-assertion
+sasl.oauthbearer.assertion.algorithm string RS256 ES256|RS256 built
   Algorithm that signs the assertion sent to the token provider.
-sasl.oauthbearer.assertion.claim.aud string null of:oauth-assertion
+sasl.oauthbearer.assertion.claim.aud string null built
   Audience named in the assertion.
-sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400 of:oauth-assertion
+sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400 built
   Life of the assertion.
-sasl.oauthbearer.assertion.claim.iss string null of:oauth-assertion
+sasl.oauthbearer.assertion.claim.iss string null built
   Issuer named in the assertion.
-sasl.oauthbearer.assertion.claim.jti.include boolean false of:oauth-assertion
+sasl.oauthbearer.assertion.claim.jti.include boolean false built
   Put a unique id into the assertion.
-sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600 of:oauth-assertion
+sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600 built
   How far back the assertion's start lies.
-sasl.oauthbearer.assertion.claim.sub string null of:oauth-assertion
+sasl.oauthbearer.assertion.claim.sub string null built
   Subject named in the assertion.
-sasl.oauthbearer.assertion.file string null of:oauth-assertion
+sasl.oauthbearer.assertion.file string null built
   File with a ready assertion.
-sasl.oauthbearer.assertion.private.key.file string null of:oauth-assertion
+sasl.oauthbearer.assertion.private.key.file string null built
   File with the key that signs the assertion.
-sasl.oauthbearer.assertion.private.key.passphrase password null of:oauth-assertion
+sasl.oauthbearer.assertion.private.key.passphrase password null built
   Passphrase of the key that signs the assertion.
-sasl.oauthbearer.assertion.template.file string null of:oauth-assertion
+sasl.oauthbearer.assertion.template.file string null built
   File with further claims of the assertion.
 sasl.oauthbearer.client.credentials.client.id string null built
   Client id shown to the token provider.
@@ -95,9 +95,9 @@ sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 1.. built
   First pause before the keys are fetched again.
 sasl.oauthbearer.jwks.endpoint.url string null built
   Where the token provider's keys are: https:, file:, or http: on this machine.
-sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever of:oauth-assertion
-  Class that gets tokens.
-sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator of:oauth-assertion
+sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever|org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever|org.apache.kafka.common.security.oauthbearer.FileJwtRetriever|org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever built
+  How a broker gets its token: client credentials, a token from a file, or a JSON Web Token as the grant (RFC 7523).
+sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator n/a:validator
   Class that checks tokens.
 sasl.oauthbearer.scope string null built
   Scope that brokers ask of the token provider.
@@ -115,10 +115,10 @@ security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SAS
   Security protocol among brokers.
 security.providers string null n/a:plug-in
   Classes that provide security algorithms.
-ssl.allow.dn.changes boolean false of:certificate-changes
-  Allow a new certificate to carry another distinguished name.
-ssl.allow.san.changes boolean false of:certificate-changes
-  Allow a new certificate to carry other alternative names.
+ssl.allow.dn.changes boolean false built
+  Take a new certificate that has another distinguished name than the one in use.
+ssl.allow.san.changes boolean false built
+  Take a new certificate that lacks alternative names of the one in use.
 ssl.cipher.suites list "" built dynamic
   Cipher suites that may be used.
 ssl.client.auth string none required|requested|none built dynamic

@@ -17,6 +17,9 @@ NOT_APPLICABLE = {
     "policies": "Tidelog loads no Java classes: ACLs, quotas and limits of tenants decide what is allowed.",
     "tls": "Python's TLS library (OpenSSL) does this; Java's providers and engines are not there.",
     "kinit": "Tidelog does not start kinit.",
+    "keytab-tickets": "MIT Kerberos' library gets new tickets from the keytab when half of their life is over: there is no "
+    "thread that logs in.",
+    "validator": "Tidelog loads no Java classes: every token is checked with the keys of its provider.",
     "keys-map": "The map of keys grows with its load by itself, within log.cleaner.dedupe.buffer.size.",
     "cleaner-buffer": "Compaction reads and writes through the page cache, in pieces of fixed size.",
     "load-buffer": "Coordinators read their logs in pieces of fixed size when they load.",
@@ -36,11 +39,6 @@ NOT_APPLICABLE = {
 }
 
 FEATURES = {
-    "kerberos": "renewing Kerberos tickets by a schedule of its own",
-    "oauth-assertion": "OAuth client assertions",
-    "token-refresh": "refresh of logins by schedule",
     "two-phase": "transactions of an outside coordinator",
-    "providers": "providers of settings",
     "cordon": "cordoned log directories",
-    "certificate-changes": "checks of changed certificates",
 }

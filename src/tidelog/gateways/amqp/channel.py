@@ -275,6 +275,15 @@ class Channel:
         for tag, multiple, ok in self.confirms.take():
             self.send("basic.ack" if ok else "basic.nack", delivery_tag=tag, multiple=multiple)
 
+    def end_transaction(self) -> ChannelTransaction:
+        """The transaction under way; another one begins."""
+        transaction = self.transaction
+        if transaction is None:
+            raise precondition_failed("channel is not transactional")
+        self.connection.server.unfinished.hold(self.connection, -transaction.bytes)
+        self.transaction = ChannelTransaction()
+        return transaction
+
     # The end
 
     async def cancel(self, consumers: Iterable[QueueConsumer]) -> None:
@@ -299,6 +308,8 @@ class Channel:
         """What is not acknowledged goes back to its queues, in its place."""
         self.closing = True
         self.end_replies()
+        if self.transaction is not None:
+            self.end_transaction()
         sessions = {id(consumer.session): consumer.session for consumer in self.consumers.values()}
         sessions |= {id(consumer.session): consumer.session for consumer in self._cancelled}
         sessions |= {id(session): session for session in self._getters.values()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tidelog import errors
 from tidelog.broker.session import Session
 from tidelog.gateways.amqp.channel import Channel
+from tidelog.gateways.amqp.connection_bounds import UnreadAnswers
 from tidelog.gateways.amqp.handshake import Handshake
 from tidelog.gateways.amqp.methods.publish import Content, begin, published
 from tidelog.gateways.amqp.methods.table import HANDLERS
@@ -82,6 +83,7 @@ class AmqpConnection(asyncio.Protocol):
         self.pacing = Pacing(self)
         self._heard = self._spoken = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: UnreadAnswers
 
     # The transport
 
@@ -93,9 +95,9 @@ class AmqpConnection(asyncio.Protocol):
         self.session = self.server.open_session(self, f"{host}:{port}")
         loop = asyncio.get_running_loop()
         self._heard = self._spoken = loop.time()
+        self._unread = UnreadAnswers(self, self._transport, self.server.stalled_ms)
         self._timer = loop.call_later(HANDSHAKE_S_MAX, self._too_slow)
-        if not self.server.admit(self):
-            self._transport.abort()
+        self.server.came(self, transport.get_extra_info("peername"))
 
     @property
     def shown(self) -> str:
@@ -103,15 +105,22 @@ class AmqpConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._spoken = asyncio.get_running_loop().time()
+        self._unread.written += len(data)
         self._transport.write(data)
 
     def pause_writing(self) -> None:
+        """The client does not read: neither does the broker, since most frames have an answer."""
         self.writable = False
+        self._unread.wait()
+        self.pacing.pace()
         for channel in self.channels.values():
             channel.consumers_blocked()
 
     def resume_writing(self) -> None:
         self.writable = True
+        self._unread.end()
+        self._serve()
+        self.pacing.pace()
         self._resumed.set()
         self._resumed = asyncio.Event()
         for channel in self.channels.values():
@@ -175,7 +184,7 @@ class AmqpConnection(asyncio.Protocol):
     # Frames
 
     def _serve(self) -> None:
-        while self._frames and self._busy is None:
+        while self._frames and self._busy is None and self.writable:
             frame = self._frames.popleft()
             try:
                 pending = self._handle(frame)
@@ -209,7 +218,8 @@ class AmqpConnection(asyncio.Protocol):
         if error.hard or channel is None:
             self.fail(error)
             return
-        self._contents.pop(number, None)
+        if (content := self._contents.pop(number, None)) is not None:
+            self.server.unfinished.hold(self, -content.size)
         sparing.warning(self.host, "closing channel %d of %s: %s", number, self.shown, error.reply_text)
         class_id, method_id = self._at_fault
         channel.send(
@@ -220,12 +230,9 @@ class AmqpConnection(asyncio.Protocol):
             method_id=method_id,
         )
         channel.closing = True
-        self._end_channel_soon(channel)
+        self.server.spawn(channel.close())
 
     _at_fault = (0, 0)
-
-    def _end_channel_soon(self, channel: Channel) -> None:
-        self.server.spawn(channel.close())
 
     def _handle(self, frame: AmqpFrame) -> Awaitable[None] | None:
         if self._closing and not (frame.kind == METHOD and frame.channel == 0):
@@ -324,8 +331,12 @@ class AmqpConnection(asyncio.Protocol):
             raise ConnectionFault(505, "expected content body, got non content body frame instead")
         else:
             whole = content.body(frame.payload)
+            self.server.unfinished.hold(self, len(frame.payload))
+            if self._closing:
+                return None
         if whole:
             del self._contents[frame.channel]
+            self.server.unfinished.hold(self, -content.size)
             published(channel, content)
         return None
 
@@ -338,8 +349,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def open(self, vhost: str, tenant: str | None) -> None:
         self.declarer = Declarer(self.id, vhost, tenant)
-        self.rights = Rights(self.services.broker.gate, self.session, vhost, tenant)
+        broker = self.services.broker
+        self.rights = Rights(broker.gate, self.session, vhost, tenant, lambda: broker.image().topics)
         self.opened = True
+        self.server.opened(self)
         self._handshake = None
         if self._timer is not None:
             self._timer.cancel()
@@ -367,7 +380,7 @@ class AmqpConnection(asyncio.Protocol):
             )
             self._transport.abort()
             return
-        if now - self._spoken >= self.heartbeat_s / 2 - 0.05:
+        if now - self._spoken >= self.heartbeat_s / 2 - 0.05 and self.writable:
             self.write(HEARTBEAT_FRAME)
         self._timer = loop.call_later(self.heartbeat_s / 2, self._beat)
 
@@ -378,6 +391,8 @@ class AmqpConnection(asyncio.Protocol):
         if self._closing or self._transport.is_closing():
             return
         self._closing = True
+        self._contents.clear()
+        self.server.unfinished.free(self)
         sparing.warning(self.host, "closing the connection of %s: %s", self.shown, error.reply_text)
         class_id, method_id = self._at_fault
         close = encode_method(
@@ -390,6 +405,9 @@ class AmqpConnection(asyncio.Protocol):
         self.write(method_frame(0, close))
         asyncio.get_running_loop().call_later(CLOSING_S_MAX, self._transport.abort)
 
+    def abort(self) -> None:
+        self._transport.abort()
+
     def drop(self) -> None:
         """Closes the socket without a word."""
         self._transport.close()
@@ -398,6 +416,8 @@ class AmqpConnection(asyncio.Protocol):
         self._closing = True
         self.writable = True
         self._resumed.set()
+        self._unread.end()
+        self.server.unfinished.free(self)
         self.pacing.ended()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,5 @@
-"""Whether a connection is read now: frames that wait, messages that are not stored yet, quotas and alarms are bounded.
+"""Whether a connection is read now: frames and answers that wait, messages that are not stored yet, quotas and alarms are
+bounded.
 
 A client that is not read for long is told so (connection.blocked), if it said that it wants to know, and told when it is
 over; for an alarm it is told at once."""
@@ -70,6 +71,8 @@ class Pacing:
             return "messages of this connection wait to be stored"
         if asyncio.get_running_loop().time() < self._throttled_until_s:
             return "the quota of this connection is used up"
+        if not self._connection.writable:
+            return "the client does not read what it is sent"
         if self._connection.waiting_frames > WAITING_FRAMES_MAX:
             return "methods of this connection wait to be served"
         return ""

@@ -34,8 +34,12 @@ class AmqpError(Exception):
         self.hard = hard
 
     @property
+    def name(self) -> str:
+        return NAMES[self.code]
+
+    @property
     def reply_text(self) -> str:
-        return f"{NAMES[self.code]} - {self}".encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
+        return f"{self.name} - {self}".encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 class ChannelFault(AmqpError):

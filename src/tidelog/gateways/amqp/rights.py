@@ -5,6 +5,8 @@ exchange has no topic, but its name is matched like one.  To publish to the defa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
+
 from tidelog.broker.gate import Gate
 from tidelog.broker.session import Session
 from tidelog.gateways.amqp.replies import access_refused
@@ -21,8 +23,17 @@ _PERMISSIONS = {CONFIGURE: "configure", DELETE: "configure", WRITE: "write", REA
 
 
 class Rights:
-    def __init__(self, gate: Gate, session: Session, vhost: str, tenant: str | None) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        session: Session,
+        vhost: str,
+        tenant: str | None,
+        topics: Callable[[], Container[str]],
+    ) -> None:
+        """`topics`: the names that are taken."""
         self._gate = gate
+        self._topics = topics
         self._session = session
         self._vhost = vhost
         self._tenant = tenant
@@ -36,6 +47,31 @@ class Rights:
         self._check(
             operation, topic_of(name or "amq.default", self._tenant), "exchange", name or "amq.default"
         )
+
+    def sees_queue(self, name: str, queue: AmqpQueue | None) -> bool:
+        """False: the queue is answered as one that is not there."""
+        return self._sees(topic_of(name, self._tenant) if queue is None else queue.topic)
+
+    def sees_exchange(self, name: str) -> bool:
+        return self._sees(topic_of(name, self._tenant))
+
+    def _sees(self, topic: str) -> bool:
+        sees = self._gate.sees
+        return any(
+            sees(self._session, operation, AclResourceType.TOPIC, topic)
+            for operation in (AclOperation.DESCRIBE, CONFIGURE)
+        )
+
+    def check_topic_of(self, name: str) -> None:
+        """A queue that is declared on a topic that is there changes the settings of the topic."""
+        topic = topic_of(name, self._tenant)
+        if topic in self._topics() and not self._gate.allows(
+            self._session, AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, topic
+        ):
+            raise access_refused(
+                f"topic '{topic}' is there already: making it a queue takes ALTER_CONFIGS on it, which user "
+                f"'{self._session.user}' does not have"
+            )
 
     def may_store(self, queue: AmqpQueue) -> bool:
         """False when the tenant of the queue has no room left."""

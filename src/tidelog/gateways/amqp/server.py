@@ -19,6 +19,7 @@ from tidelog.config.amqp import amqp_listeners, amqp_logs_in
 from tidelog.gateways.amqp.active_consumers import ActiveConsumers
 from tidelog.gateways.amqp.alarms import Alarms
 from tidelog.gateways.amqp.connection import ENDING, AmqpConnection
+from tidelog.gateways.amqp.connection_bounds import StrangersOfAmqp, UnfinishedMessages
 from tidelog.gateways.amqp.consumer import QueueConsumer
 from tidelog.gateways.amqp.dead_letter_routes import DeadLetterRoutes
 from tidelog.gateways.amqp.replies import AmqpError, ConnectionFault
@@ -27,6 +28,7 @@ from tidelog.gateways.amqp.topology.arguments import EXPIRES, SINGLE_ACTIVE
 from tidelog.gateways.amqp.topology.declarations import Declarations
 from tidelog.gateways.amqp.topology.model import AmqpQueue, use_key
 from tidelog.gateways.amqp.topology.store import EXCLUSIVE, TopologyStore
+from tidelog.gateways.http.handshakes import HandshakeListener
 from tidelog.gateways.http.tls import NewestContext
 from tidelog.logs import SparingLog
 from tidelog.metadata.store import Delete, MetadataStore, Put
@@ -46,7 +48,9 @@ ALARM_S = 0.5
 class AmqpServer:
     """`bind`, then `start`, then `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, throttle_ms: Callable[[str], int]) -> None:
+        """`throttle_ms`: 0 if a new connection of this address may stay, or after how long it is to be closed."""
+        self._throttle_ms = throttle_ms
         self._listening: dict[str, socket.socket] = {}
         self._tls: dict[str, ssl.SSLContext] = {}
         self._servers: list[asyncio.Server] = []
@@ -60,16 +64,20 @@ class AmqpServer:
         self._stopping = False
         self._home = ""
         self._used_s: dict[tuple[str, str], float] = {}
+        self._strangers = StrangersOfAmqp(lambda: self._config)
+        self.unfinished = UnfinishedMessages(lambda: self._config)
 
     def bind(self, config: Callable[[], BrokerConfig]) -> dict[str, tuple[str, int]]:
         """Takes the ports: listener name -> (host, real port)."""
         bound = {}
         for listener in amqp_listeners(config().listeners):
+            listening = listen(listener.host, listener.port)
             if config().security[listener.name].encrypts:
                 files = TlsContext(lambda name=listener.name: config().security[name].tls)  # type: ignore[misc]
                 files.get()  # a certificate that cannot be read stops the start
                 self._tls[listener.name] = NewestContext.of(files)
-            listening = self._listening[listener.name] = listen(listener.host, listener.port)
+                listening = HandshakeListener.of(listening)
+            self._listening[listener.name] = listening
             bound[listener.name] = (listener.host, int(listening.getsockname()[1]))
         return bound
 
@@ -151,8 +159,33 @@ class AmqpServer:
         protocol = self._config.security[connection.listener].protocol
         return self.services.broker.gate.open(connection.listener, peer, protocol)
 
-    def admit(self, connection: AmqpConnection) -> bool:
-        """False when the listener or the address has as many connections as it may have."""
+    @property
+    def stalled_ms(self) -> int:
+        return self._config.tidelog_connection_stalled_ms
+
+    def came(self, connection: AmqpConnection, address: Any) -> None:
+        """Ends the connection if the listener or the address has as many as it may have, or they come too fast."""
+        listening = self._listening[connection.listener]
+        if isinstance(listening, HandshakeListener):
+            listening.established(address)
+        if not self._has_place(connection):
+            connection.abort()
+        elif throttle_ms := self._throttle_ms(connection.host):
+            host = connection.host
+            sparing.warning(
+                host, "refusing an AMQP connection of %s: its connection_creation_rate is exceeded", host
+            )
+            # As in Kafka: a client that finds itself closed at once would come again at once.
+            connection.read(False)
+            asyncio.get_running_loop().call_later(throttle_ms / 1000, connection.abort)
+        else:
+            self._strangers.came(connection)
+
+    def opened(self, connection: AmqpConnection) -> None:
+        """The client has logged in and opened a virtual host."""
+        self._strangers.left(connection)
+
+    def _has_place(self, connection: AmqpConnection) -> bool:
         config, host = self._config, connection.host
         self._open[connection] = None
         self._per_host[host] += 1
@@ -184,6 +217,7 @@ class AmqpServer:
         if connection not in self._open:
             return
         del self._open[connection]
+        self._strangers.left(connection)
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]

@@ -139,6 +139,7 @@ class GatewayClients:
             client_id=CLIENT_ID,
             request_timeout_ms=TIMEOUT_MS,
             delivery_timeout_ms=2 * TIMEOUT_MS,
+            enable_metrics_push=False,  # this broker's metrics are at /metrics
         )
         await producer.start()
         return producer

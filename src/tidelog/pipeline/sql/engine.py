@@ -6,6 +6,7 @@ together."""
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,8 +18,9 @@ from tidelog.pipeline.sql import statements
 from tidelog.pipeline.sql.catalog import Catalog, Relation
 from tidelog.pipeline.sql.declarations import check_columns, declared
 from tidelog.pipeline.sql.live_rows import LiveRows
+from tidelog.pipeline.sql.names import relation_of, relations_of, undeclared
 from tidelog.pipeline.sql.query_plan import QueryPlan, planned
-from tidelog.pipeline.sql.relations import HIDDEN, columns_of, undeclared
+from tidelog.pipeline.sql.relations import HIDDEN, columns_of
 from tidelog.pipeline.sql.schemas import has_schema, with_schema
 from tidelog.pipeline.sql.statements import SqlError, parse_script
 from tidelog.pipeline.streams.encode import encoded
@@ -28,6 +30,8 @@ from tidelog.pipeline.streams.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
+log = logging.getLogger("tidelog.pipeline")
 
 STATEMENT = "tidelog-sql-statement"
 LOOK_EVERY_S = 0.5
@@ -58,10 +62,13 @@ class Engine:
         starting: bool = True,
         catalog: Catalog | None = None,
         until_done: bool = False,
+        direct: bool = False,
     ) -> None:
+        """`direct`: simple queries are answered without Spark, as long as no setting of Spark was changed."""
         self._pipeline = pipeline
         self._starting = starting
         self._until_done = until_done
+        self._direct = direct
         self.catalog = catalog or Catalog()
         self.queries: dict[str, tuple[str, Pipeline]] = {}  # by name: the topic it writes, and its pipeline
         self._watched: LiveRows | None = None
@@ -127,7 +134,12 @@ class Engine:
 
     def _select(self, statement: statements.Select) -> Result:
         query = statement.query
+        # Spark starts only for names that exist.
+        relations_of(self.catalog, query, self.topics)
         if query.emit is None:
+            directly = self._directly(query)
+            if directly is not None:
+                return directly
             self._can_be_cancelled()
             rows = self._plan(query, streaming=False).df
             return Rows(rows.columns, (tuple(row) for row in rows.toLocalIterator()))
@@ -138,6 +150,21 @@ class Engine:
         plan = self._plan(query, streaming=True)
         self._watched = LiveRows(plan.df, plan.mode, query.limit, self._until_done)
         return Rows(plan.df.columns, iter(self._watched), live=True)
+
+    def _directly(self, query: statements.SqlQuery) -> Rows | None:
+        """The rows of a query that needs no Spark; None if Spark has to answer."""
+        if not self._direct:
+            return None
+        from tidelog.pipeline.sql.direct.answer import answered, only_table
+        from tidelog.pipeline.sql.direct.plan import NotDirect
+
+        try:
+            relation = relation_of(self.catalog, only_table(query), query, self.topics)
+            answer = answered(self._pipeline, relation, query, lambda: self._cancelled)
+        except NotDirect as reason:
+            log.debug("Spark runs this query: %s", reason)
+            return None
+        return Rows(answer.columns, answer.rows)
 
     def _can_be_cancelled(self) -> None:
         """Makes the jobs that this thread starts from now on cancellable; continuous queries have job groups of their
@@ -265,6 +292,8 @@ class Engine:
                 _insert_name(target.name), plan, _keys(target, plan.df), target, f".{digest}"
             )
             return Notice(f"{target.name} is written to by query {name}")
+        if statement.query is not None:
+            relations_of(self.catalog, statement.query, self.topics)
         self._can_be_cancelled()
         if statement.rows is not None:
             rows = self._pipeline.spark.sql(f"SELECT * FROM {statement.rows}")
@@ -354,6 +383,7 @@ class Engine:
             self._pipeline.spark.conf.set(statement.name, statement.value)
         except Exception as problem:
             raise SqlError(str(problem).split("\n")[0]) from None
+        self._direct = False
         return Notice(f"{statement.name} is {statement.value}")
 
 

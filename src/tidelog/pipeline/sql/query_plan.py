@@ -5,7 +5,6 @@ alone is the stream of its changes."""
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import logging
 import re
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tidelog.pipeline.sql.catalog import Catalog, Relation
-from tidelog.pipeline.sql.relations import HIDDEN, frame, undeclared
-from tidelog.pipeline.sql.rewriting import full_name, named_among, rewritten, tables_of
+from tidelog.pipeline.sql.catalog import Catalog
+from tidelog.pipeline.sql.names import relations_of
+from tidelog.pipeline.sql.relations import HIDDEN, frame
+from tidelog.pipeline.sql.rewriting import named_among, rewritten, tables_of
 from tidelog.pipeline.sql.statements import SqlError, SqlQuery
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def planned(
     pipeline: Pipeline, catalog: Catalog, query: SqlQuery, streaming: bool, topics: Callable[[], list[str]]
 ) -> QueryPlan:
     tree, tables = query.tree, tables_of(query)
-    relations = [_relation(catalog, table, query, topics) for table in tables]
+    relations = relations_of(catalog, query, topics)
     if streaming and not relations:
         raise SqlError("EMIT CHANGES needs a stream, table or topic to read from")
     looked_up = streaming and any(relation.kind == "stream" for relation in relations)
@@ -59,22 +59,6 @@ def planned(
     )
     mode = "update" if grouped and query.emit != "final" and not _sessions(tree) else "append"
     return QueryPlan(df, mode, _group_keys(tree, df))
-
-
-def _relation(
-    catalog: Catalog, table: exp.Table, query: SqlQuery, topics: Callable[[], list[str]]
-) -> Relation:
-    name = full_name(table)
-    relation = catalog.get(name)
-    if relation is not None:
-        return relation
-    existing = topics()
-    if name in existing:
-        return undeclared(name)
-    candidates = [*(declared.name for declared in catalog), *existing]
-    near = difflib.get_close_matches(name, candidates, n=1)
-    hint = f": did you mean {near[0]!r}?" if near else ""
-    raise SqlError(f"there is no stream, table or topic {name!r}{hint}", *query.position(table.name))
 
 
 def _run(pipeline: Pipeline, text: str, query: SqlQuery) -> DataFrame:

@@ -25,10 +25,6 @@ HIDDEN = tuple(f"_{name}" for name in METADATA)
 OF_RECORD = (*HIDDEN, "_deleted")
 
 
-def undeclared(topic: str) -> Relation:
-    return Relation("stream", topic, topic, "text", ())
-
-
 def frame(pipeline: Pipeline, relation: Relation, streaming: bool, version: exp.Version | None) -> DataFrame:
     """`version`: time travel, up to an offset or a time, or between two of them."""
     if relation.kind == "table":

@@ -16,7 +16,7 @@ from uuid import UUID
 from tidelog import errors
 from tidelog._speed.log.batch import ATTRIBUTES_AT, header_at
 from tidelog._speed.wire.delayed_produce import DelayedProduce
-from tidelog._speed.wire.frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
+from tidelog._speed.wire.produce_frames import ProduceAnswer, ProduceAsk, decode_produce, encode_produce
 from tidelog._speed.wire.shortcut import all_plain
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Services

@@ -17,9 +17,11 @@ from tidelog.config.describe import describe_broker, describe_topic
 from tidelog.config.listener_security import PREFIX
 from tidelog.config.setting import NotBuilt, UnknownSetting
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from tidelog.metadata.cluster_min_isr import MIN_ISR, check_min_isr
 from tidelog.metadata.config_alterations import Action, Alteration, altered
 from tidelog.metadata.topics.names import check_topic_name
-from tidelog.net.tls_files import server_context
+from tidelog.net.certificate_names import check_change
+from tidelog.net.tls_files import names_in_keystore, server_context
 from tidelog.types import NodeId
 
 OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate")
@@ -53,6 +55,8 @@ async def alter(
             }
             return altered(current, wanted, settings, held, "setting")
 
+        deleted = {alteration.name for alteration in wanted if alteration.action is Action.DELETE}
+        check_min_isr(name, {alteration.name for alteration in wanted}, deleted)
         kept = [alteration.name for alteration in wanted if alteration.action is not Action.DELETE]
         await _alter_broker(name, kept, change_broker, context, validate_only)
     elif kind == LOGGER:
@@ -97,6 +101,7 @@ async def replace(
         controller = context.services.controller
         await controller.alter_topic_configs(name, lambda _: values, validate_only)
     elif kind == BROKER:
+        check_min_isr(name, values, {MIN_ISR} - values.keys())
         await _alter_broker(name, values, lambda _: values, context, validate_only)
     elif kind == GROUP:
         check_group_name(name)
@@ -170,9 +175,12 @@ def _check_certificates(config: BrokerConfig, node: NodeId | None, after: Mappin
     """Loads what the settings after the change name: a certificate that cannot be read is refused and never in use."""
     dynamic_all, dynamic_here = (after, config.dynamic_here) if node is None else (config.dynamic_all, after)
     wanted = BrokerConfig.of(config.given, dynamic_all, dynamic_here)
-    for security in (*wanted.security.values(), wanted.http_security):
+    pairs = [(config.security.get(name), security) for name, security in wanted.security.items()]
+    for before, security in (*pairs, (config.http_security, wanted.http_security)):
         if security.encrypts:
             server_context(security.tls)
+            if before is not None and before.tls != security.tls:
+                check_change(names_in_keystore(before.tls), names_in_keystore(security.tls), security.tls)
 
 
 def check_group_name(name: str) -> None:

@@ -30,6 +30,7 @@ from tidelog.client.consumer.fetch.request import FetchCall, build_fetch, read_f
 from tidelog.client.consumer.fetch.session import FetchSessionHandler
 from tidelog.client.consumer.options import ConsumerOptions
 from tidelog.client.consumer.positions import CommittedOffsets, FetchPositions
+from tidelog.client.telemetry.recent_times import RecentTimes
 from tidelog.net.requester import Requester
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
@@ -50,7 +51,7 @@ class Fetcher:
     ) -> None:
         """`committed`: where partitions begin that are assigned without a position."""
         self.fetches = 0
-        self.fetch_ms = 0.0
+        self.latencies = RecentTimes()
         self.throttled = 0
         self.throttle_ms = 0
         self.bytes = 0
@@ -366,7 +367,8 @@ class Fetcher:
             if answer.throttle_time_ms > 0:
                 self.throttled += 1
                 self.throttle_ms += answer.throttle_time_ms
-            self.fetch_ms += (self._loop.time() - begun) * 1000
+            now_s = self._loop.time()
+            self.latencies.add(now_s, (now_s - begun) * 1000)
             current = {state.partition: state for state in fetched}
             for partition, data in read_fetch(answer, call.names):
                 if partition in current:

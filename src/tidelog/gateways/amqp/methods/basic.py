@@ -9,11 +9,11 @@ from tidelog import errors
 from tidelog.gateways.amqp.channel import Channel, message_of_delivery
 from tidelog.gateways.amqp.consumer import QueueConsumer
 from tidelog.gateways.amqp.direct_reply import REPLY_TO
-from tidelog.gateways.amqp.methods.queue import named
+from tidelog.gateways.amqp.methods.queue import readable
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, not_allowed, not_found
-from tidelog.gateways.amqp.rights import READ
 from tidelog.gateways.amqp.topology.arguments import check_consumer_arguments
 
+CONSUMERS_MAX = 1000
 Fields = dict[str, Any]
 
 
@@ -47,9 +47,10 @@ async def consume(channel: Channel, fields: Fields) -> None:
     if fields["queue"] == REPLY_TO:
         _consume_replies(channel, fields)
         return
-    queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
-    channel.rights.check_queue(READ, queue.name, queue)
+    queue = readable(channel, fields["queue"])
     check_consumer_arguments(queue, declarer.vhost, fields["arguments"])
+    if len(channel.consumers) >= CONSUMERS_MAX:
+        raise not_allowed(f"reached maximum ({CONSUMERS_MAX}) of consumers per channel")
     tag = fields["consumer_tag"] or _new_tag()
     if tag in channel.consumers or tag == channel.reply_tag:
         raise not_allowed(f"attempt to reuse consumer tag '{tag}'")
@@ -94,8 +95,7 @@ async def cancel(channel: Channel, fields: Fields) -> None:
 
 async def get(channel: Channel, fields: Fields) -> None:
     declarer, services = channel.declarer, channel.services
-    queue = services.declarations.queue(declarer, named(channel, fields["queue"]))
-    channel.rights.check_queue(READ, queue.name, queue)
+    queue = readable(channel, fields["queue"])
     channel.connection.server.used(declarer.vhost, queue)
     elsewhere = channel.connection.server.uses_elsewhere(declarer.vhost, queue)
     here = services.consumers.of(declarer.vhost, queue.name)
@@ -128,7 +128,7 @@ def reject(channel: Channel, fields: Fields) -> None:
 
 def _settle(channel: Channel, tag: int, multiple: bool, how: str) -> None:
     taken = channel.take_unacknowledged(tag, multiple)
-    if channel.transaction is not None:
+    if channel.transaction is not None and taken:
         channel.transaction.settlements.append((taken, how))
     else:
         channel.settle(taken, how)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
+from tidelog.gateways.amqp.changes import binding_changing, changing
 from tidelog.gateways.amqp.channel import Channel
-from tidelog.gateways.amqp.replies import access_refused
+from tidelog.gateways.amqp.replies import access_refused, not_found
 from tidelog.gateways.amqp.rights import CONFIGURE, DELETE, READ, WRITE
-from tidelog.gateways.amqp.topology.checks import DEFAULT_EXCHANGE
+from tidelog.gateways.amqp.topology.checks import DEFAULT_EXCHANGE, PREDECLARED_NAMES
 from tidelog.gateways.amqp.topology.model import EXCHANGE, AmqpExchange, Binding
 from tidelog.gateways.amqp.topology.vhost import ALTERNATE
 
@@ -17,6 +19,8 @@ Fields = dict[str, Any]
 async def declare(channel: Channel, fields: Fields) -> None:
     name = fields["exchange"]
     if fields["passive"]:
+        if name and name not in PREDECLARED_NAMES and not channel.rights.sees_exchange(name):
+            raise not_found("exchange", name, channel.declarer.vhost)
         channel.services.declarations.exchange(channel.declarer, name)
     else:
         if not name:
@@ -34,16 +38,20 @@ async def declare(channel: Channel, fields: Fields) -> None:
             fields["internal"],
             fields["arguments"],
         )
-        await channel.services.declarations.declare_exchange(channel.declarer, exchange)
+        is_new = name not in channel.services.declarations.vhost(channel.declarer).exchanges
+        change = changing(channel, "DECLARE_EXCHANGE", "EXCHANGE", name, type=fields["type"])
+        async with change if is_new else nullcontext():
+            await channel.services.declarations.declare_exchange(channel.declarer, exchange)
     if not fields["no_wait"]:
         channel.send("exchange.declare-ok")
 
 
 async def delete(channel: Channel, fields: Fields) -> None:
     channel.rights.check_exchange(DELETE, fields["exchange"])
-    await channel.services.declarations.delete_exchange(
-        channel.declarer, fields["exchange"], fields["if_unused"]
-    )
+    name, declarations = fields["exchange"], channel.services.declarations
+    is_there = name in declarations.vhost(channel.declarer).exchanges
+    async with changing(channel, "DELETE_EXCHANGE", "EXCHANGE", name) if is_there else nullcontext():
+        await declarations.delete_exchange(channel.declarer, name, fields["if_unused"])
     if not fields["no_wait"]:
         channel.send("exchange.delete-ok")
 
@@ -56,12 +64,16 @@ def _binding(channel: Channel, fields: Fields) -> Binding:
 
 
 async def bind(channel: Channel, fields: Fields) -> None:
-    await channel.services.declarations.bind(channel.declarer, _binding(channel, fields))
+    binding = _binding(channel, fields)
+    async with binding_changing(channel, "BIND", binding):
+        await channel.services.declarations.bind(channel.declarer, binding)
     if not fields["no_wait"]:
         channel.send("exchange.bind-ok")
 
 
 async def unbind(channel: Channel, fields: Fields) -> None:
-    await channel.services.declarations.unbind(channel.declarer, _binding(channel, fields))
+    binding = _binding(channel, fields)
+    async with binding_changing(channel, "UNBIND", binding):
+        await channel.services.declarations.unbind(channel.declarer, binding)
     if not fields["no_wait"]:
         channel.send("exchange.unbind-ok")

@@ -21,6 +21,8 @@ from tidelog.gateways.amqp.wire.properties import decode_properties, encode_prop
 from tidelog.queues.message import Published, QueueMessage
 
 TRANSACTION_BYTES_MAX = 64 << 20
+MESSAGE_OVERHEAD = 500
+"""What an empty message of a transaction takes."""
 NO_ROUTE = 312
 
 Fields = dict[str, Any]
@@ -29,13 +31,15 @@ Fields = dict[str, Any]
 class Content:
     """What follows a basic.publish: a header, then the body in pieces."""
 
-    __slots__ = ("_left", "_pieces", "fields", "properties")
+    __slots__ = ("_left", "_pieces", "fields", "properties", "size")
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
         self.properties: bytes | None = None
         self._pieces: list[bytes] = []
         self._left = 0
+        self.size = 0
+        """Of the body, as far as it has come."""
 
     def header(self, class_id: int, size: int, properties: bytes) -> bool:
         """True when the message is whole."""
@@ -53,6 +57,7 @@ class Content:
 
     def body(self, piece: bytes) -> bool:
         self._left -= len(piece)
+        self.size += len(piece)
         if self._left < 0:
             raise ConnectionFault(501, "the body of a message is longer than its header says")
         self._pieces.append(piece)
@@ -70,8 +75,8 @@ def begin(channel: Channel, fields: Fields) -> Content:
         raise ConnectionFault(540, "immediate=true")
     name = fields["exchange"]
     if name:
-        exchange = channel.services.declarations.exchange(channel.declarer, name)
         channel.rights.check_exchange(WRITE, name)
+        exchange = channel.services.declarations.exchange(channel.declarer, name)
         if exchange.internal:
             raise access_refused(
                 f"cannot publish to internal exchange '{name}' in vhost '{channel.declarer.vhost}'"
@@ -92,7 +97,9 @@ def published(channel: Channel, content: Content) -> None:
     mandatory = content.fields["mandatory"]
     transaction = channel.transaction
     if transaction is not None:
-        transaction.bytes += len(message.body) + len(message.properties)
+        size = len(message.body) + len(message.properties) + MESSAGE_OVERHEAD
+        transaction.bytes += size
+        channel.connection.server.unfinished.hold(channel.connection, size)
         if transaction.bytes > TRANSACTION_BYTES_MAX:
             raise ConnectionFault(506, f"a transaction has more than {TRANSACTION_BYTES_MAX} bytes")
         transaction.messages.append((message, mandatory))
@@ -208,15 +215,8 @@ def tx_select(channel: Channel, fields: Fields) -> None:
     channel.send("tx.select-ok")
 
 
-def _transaction(channel: Channel) -> ChannelTransaction:
-    if channel.transaction is None:
-        raise precondition_failed("channel is not transactional")
-    return channel.transaction
-
-
 async def tx_commit(channel: Channel, fields: Fields) -> None:
-    transaction = _transaction(channel)
-    channel.transaction = ChannelTransaction()
+    transaction = channel.end_transaction()
     stored = [
         future
         for message, mandatory in transaction.messages
@@ -235,8 +235,7 @@ async def tx_commit(channel: Channel, fields: Fields) -> None:
 
 
 def tx_rollback(channel: Channel, fields: Fields) -> None:
-    transaction = _transaction(channel)
-    channel.transaction = ChannelTransaction()
+    transaction = channel.end_transaction()
     for taken, _ in transaction.settlements:
         channel.unacknowledged |= taken
     channel.unacknowledged = dict(sorted(channel.unacknowledged.items()))

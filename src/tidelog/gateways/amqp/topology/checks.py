@@ -12,11 +12,27 @@ from tidelog.gateways.amqp.replies import (
     resource_locked,
 )
 from tidelog.gateways.amqp.topology.arguments import ARGUMENTS
-from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchange, AmqpQueue
+from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchange, AmqpQueue, plain_text
 
 RESERVED = "amq."
+ARGUMENTS_BYTES_MAX = 16_384
+COUNTS_MAX = {"exchange": 10_000, "binding": 100_000}
+"""Of one virtual host.  Each is an entry of the metadata store; queues are bounded as topics are."""
 DEFAULT_EXCHANGE = "operation not permitted on the default exchange"
-_PREDECLARED = frozenset(exchange.name for exchange in PREDECLARED)
+PREDECLARED_NAMES = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+def check_arguments(kind: str, name: str, arguments: Mapping[str, Any]) -> None:
+    if len(plain_text(arguments)) > ARGUMENTS_BYTES_MAX:
+        raise precondition_failed(
+            f"the arguments of {kind} '{name}' take more than {ARGUMENTS_BYTES_MAX} bytes"
+        )
+
+
+def check_count(kind: str, count: int, vhost: str) -> None:
+    """How many there are, and one more is wanted."""
+    if count >= COUNTS_MAX[kind]:
+        raise precondition_failed(f"vhost '{vhost}' has {count} {kind}s, and may not have more")
 
 
 def check_exchange_name(name: str) -> None:
@@ -28,7 +44,7 @@ def check_exchange_name(name: str) -> None:
 
 
 def check_deletable(name: str, vhost: str) -> None:
-    if name and name in _PREDECLARED:
+    if name and name in PREDECLARED_NAMES:
         raise access_refused(f"deletion of system exchange '{name}' in vhost '{vhost}' not allowed")
     check_exchange_name(name)
 

@@ -39,6 +39,7 @@ from tidelog.gateways.amqp.topology.store import TopologyStore
 from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.store import ABSENT, Compare, Delete, DeletePrefix, Put
+from tidelog.metadata.topics.names import INTERNAL
 from tidelog.metadata.topics.plans import TopicSpec
 
 TRIES_MAX = 20
@@ -80,6 +81,8 @@ class Declarations:
                 checks.check_same_exchange(current, wanted, declarer.vhost)
                 return
             checks.check_exchange_name(wanted.name)
+            checks.check_arguments("exchange", wanted.name, wanted.arguments)
+            checks.check_count("exchange", len(self.vhost(declarer).exchanges), declarer.vhost)
             if await self._topology.change([Compare(key, ABSENT)], [Put(key, encode(wanted))]):
                 return
         raise _contended()
@@ -132,7 +135,9 @@ class Declarations:
             if not named_here:
                 checks.check_queue_name(wanted.name)
             check_queue_arguments(wanted, declarer.vhost)
+            checks.check_arguments("queue", wanted.name, wanted.arguments)
             topic = topic_of(wanted.name, declarer.tenant)
+            self._check_topic(topic)
             existing = self._controller.image.topics.get(topic)
             adopted = existing is not None
             if existing is not None and len(existing.partitions) != partitions_of(wanted):
@@ -156,6 +161,12 @@ class Declarations:
             if await self._topology.change([Compare(key, ABSENT)], [Put(key, encode(queue))]):
                 return queue
         raise _contended()
+
+    def _check_topic(self, topic: str) -> None:
+        """What only brokers write must not become a queue, whatever the rights of the client are."""
+        config = self._controller.config()
+        if topic in INTERNAL or (config.audits and topic == config.tidelog_audit_topic):
+            raise access_refused(f"topic '{topic}' is the brokers' own, and cannot be a queue")
 
     async def _create_topic(self, queue: AmqpQueue) -> None:
         spec = TopicSpec(queue.topic, partitions=1, configs=topic_settings(queue))
@@ -223,6 +234,8 @@ class Declarations:
         key = binding_key(declarer.vhost, binding)
         if key in self.vhost(declarer).bindings:
             return
+        checks.check_arguments("a binding of", binding.source, binding.arguments)
+        checks.check_count("binding", len(self.vhost(declarer).bindings), declarer.vhost)
         owners = [exchange_key(declarer.vhost, binding.source), self._destination_key(declarer, binding)]
         # Neither end may be deleted at the same time; predeclared exchanges have no key, and cannot be.
         compare = [Compare(owner, self._topology.revision_of(owner)) for owner in owners]

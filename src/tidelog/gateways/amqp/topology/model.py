@@ -136,6 +136,11 @@ def encode(value: AmqpExchange | AmqpQueue | Binding) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
+def plain_text(arguments: Arguments) -> bytes:
+    """As they are kept."""
+    return json.dumps(_plain(arguments), separators=(",", ":")).encode()
+
+
 def decode_exchange(value: bytes) -> AmqpExchange:
     return AmqpExchange(**json.loads(value))
 
