@@ -73,12 +73,10 @@ def settings(title: str, about: str, known: dict[str, Setting]) -> str:
             one.limits(),
             ("yes" if one.dynamic or known is not BROKER_SETTINGS else "at start")
             if one.built
-            else "not applicable"
-            if one.why_not
-            else f"not built: {one.feature}",
+            else "not applicable",
             f"{one.doc} {one.why_not}".rstrip(),
         )
-        for one in sorted(known.values(), key=lambda one: (not one.built, not one.why_not, one.name))
+        for one in sorted(known.values(), key=lambda one: (not one.built, one.name))
         if not one.internal
     ]
     return f"# {title}\n\n{about}\n\n" + table(
@@ -229,21 +227,20 @@ def amqp() -> str:
 
 CODES = [code for code in range(-1, 200) if code and errors.by_code(code).code == code]
 
-_NOT_BUILT = (
+_APPLICABILITY = (
     "Names and defaults are Kafka 4.3's. A setting marked *not applicable* can mean nothing here, for the reason that is "
-    "given: every value is accepted, and the start says in one line that it has no effect. A setting marked *not built* "
-    "waits for the feature that is named, and is accepted only with its default value, so that nothing is accepted and then "
-    "ignored. Settings that nobody knows are named in a warning at the start, as Apache Kafka does it."
+    "given: every value is accepted, and the start says in one line that it has no effect. All other settings act. Settings "
+    "that nobody knows are named in a warning at the start, as Apache Kafka does it."
 )
 
 PAGES = {
     "amqp.md": amqp,
     "apis.md": apis,
     "commands.md": commands,
-    "topic-settings.md": lambda: settings("Topic settings", _NOT_BUILT, TOPIC_SETTINGS),
-    "broker-settings.md": lambda: settings("Broker settings", _NOT_BUILT, BROKER_SETTINGS),
+    "topic-settings.md": lambda: settings("Topic settings", _APPLICABILITY, TOPIC_SETTINGS),
+    "broker-settings.md": lambda: settings("Broker settings", _APPLICABILITY, BROKER_SETTINGS),
     "connectors.md": connectors,
-    "group-settings.md": lambda: settings("Group settings", _NOT_BUILT, GROUP_SETTINGS),
+    "group-settings.md": lambda: settings("Group settings", _APPLICABILITY, GROUP_SETTINGS),
     "errors.md": error_codes,
     "metrics.md": metrics,
 }

@@ -42,6 +42,7 @@ from tidelog.broker.services import Services
 from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners
+from tidelog.config.cordoned_dirs import cordoned_paths
 from tidelog.config.first_users import FirstUser
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.groups.classic.coordinator import ClassicGroups
@@ -138,7 +139,7 @@ class Broker:
         for disk, _ in places:
             self._undo.callback(disk.close)
         self._controller = controller = await Controller.start(self._store, node, given, around.random)
-        self._dirs = LogDirs(await self._log_dirs(places, files), controller.topic_config)
+        self._dirs = await self._log_dirs(places, files)
         self._remote = await RemoteStorage.open(given, controller, self._dirs, places, around)
         self._known_revision = KnownRevision(self._dirs, controller)
         await self._come_back(node)
@@ -209,12 +210,14 @@ class Broker:
             self._http.start(self._behind_http(services, bound, endpoints))
             self._undo.push_async_callback(self._http.stop)
 
-    async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> list[LogDirectory]:
-        around = self._around
-        self._encryption = EncryptionAtRest(self._given, places, around.random)
+    async def _log_dirs(self, places: Sequence[tuple[Disk, str]], files: OpenFiles) -> LogDirs:
+        around, given, controller = self._around, self._given, self._controller
+        self._encryption = EncryptionAtRest(given, places, around.random)
         await self._encryption.load()
         disks = [(self._encryption.disk(disk, self._key_of_topic), path) for disk, path in places]
-        return [LogDirectory(path, disk, around.clock, around.random, files) for disk, path in disks]
+        dirs = [LogDirectory(path, disk, around.clock, around.random, files) for disk, path in disks]
+        cordoned = lambda: cordoned_paths(given.log_dirs, controller.config().cordoned_log_dirs)  # noqa: E731
+        return LogDirs(dirs, controller.topic_config, cordoned)
 
     def _directory_copy_rate(self) -> int:
         return self._controller.config().replica_alter_log_dirs_io_max_bytes_per_second
@@ -236,6 +239,8 @@ class Broker:
             home=self._dirs.home_id,
             incarnation=self._incarnation,
             machine=given.tidelog_machine or None,
+            log_dirs=given.log_dirs,
+            cordoned_log_dirs=given.cordoned_log_dirs,
         )
         registration = Registration(self._store, node, record, around.clock, given.tidelog_broker_lease_ms)
         self._undo.push_async_callback(registration.end)

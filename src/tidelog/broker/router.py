@@ -21,7 +21,16 @@ from tidelog.broker.gate import SASL_AUTHENTICATE
 from tidelog.broker.handlers.all_topics import all_topics, asks_for_many
 from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.produce.produce import produce, settle_delayed
-from tidelog.broker.routes import API_VERSIONS, FETCH, HEARTBEAT, PLAIN, PRODUCE, ROUTES, Route
+from tidelog.broker.routes import (
+    API_VERSIONS,
+    FETCH,
+    HEARTBEAT,
+    PLAIN,
+    PRODUCE,
+    ROUTES,
+    TWO_PHASE,
+    Route,
+)
 from tidelog.broker.services import Context, Services, answer_at_once
 from tidelog.broker.session import Session
 from tidelog.groups.held_heartbeats import HeldAnswer
@@ -89,7 +98,7 @@ class Router:
         session = connection.session
         if not session.admitted:
             self.gate.admit(session, api_key, route.name)
-        if not route.min_version <= version <= route.max_version:
+        if not route.min_version <= version <= route.max_version and not self._is_two_phase(route, version):
             return self._other_version(route, connection, version, correlation_id)
         client_id, at = request_header(frame, version >= route.flexible_from)
         session.client_id = client_id
@@ -290,6 +299,10 @@ class Router:
         )
         self._ready[route.api_key] = ready
         return ready
+
+    def _is_two_phase(self, route: Route, version: int) -> bool:
+        is_served = self._services.config().transaction_two_phase_commit_enable
+        return is_served and (route.api_key, version) == TWO_PHASE
 
     def _other_version(
         self, route: Route, connection: ClientConnection, version: int, correlation_id: int

@@ -13,6 +13,8 @@ PRODUCE = 0
 FETCH = 1
 HEARTBEAT = 12
 API_VERSIONS = 18
+TWO_PHASE = (22, 6)
+"""InitProducerId in the version that is served with `transaction.two.phase.commit.enable` alone."""
 
 
 class Route(NamedTuple):

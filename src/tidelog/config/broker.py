@@ -14,6 +14,7 @@ from typing import Any
 from tidelog.config.amqp import AMQP_PROTOCOLS, kafka_listeners
 from tidelog.config.applicability import known_settings, settings_without_effect, without_controllers
 from tidelog.config.connection_overrides import connection_overrides
+from tidelog.config.cordoned_dirs import check_cordoned
 from tidelog.config.group_bounds import check_groups
 from tidelog.config.listener import Listener, parse_address, parse_listeners, parse_protocols
 from tidelog.config.listener_security import (
@@ -69,6 +70,7 @@ class BrokerConfig:
     controller_listener_names: tuple[str, ...] = ()
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
+    cordoned_log_dirs: tuple[str, ...] = ()
     default_replication_factor: int = 1
     delegation_token_expiry_check_interval_ms: int = 3_600_000
     delegation_token_expiry_time_ms: int = 86_400_000
@@ -279,6 +281,7 @@ class BrokerConfig:
     transaction_state_log_num_partitions: int = 50
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_segment_bytes: int = 104_857_600
+    transaction_two_phase_commit_enable: bool = False
     transactional_id_expiration_ms: int = 604_800_000
     without_effect: tuple[tuple[bool, str], ...] = field(default=(), compare=False, repr=False)
     """What a start says of settings that do nothing: (whether it is a warning, the line)."""
@@ -360,6 +363,7 @@ class BrokerConfig:
             )
         if not self.log_dirs:
             raise InvalidConfig("log.dirs is empty: a broker needs a folder for its data")
+        check_cordoned(self.cordoned_log_dirs, self.log_dirs)
         for listener in self.advertised_listeners:
             if listener.host in ("0.0.0.0", "::"):
                 raise InvalidConfig(
@@ -500,7 +504,7 @@ def _security(config: BrokerConfig) -> dict[str, Any]:
 
     def value(name: str) -> Value:
         setting = BROKER_SETTINGS[name]
-        return setting.accept(plain[name]) if name in plain else setting.default
+        return setting.parse(plain[name]) if name in plain else setting.default
 
     by_listener = {}
     for key, name in names.items():
@@ -548,7 +552,7 @@ def find_broker_setting(name: str) -> Setting:
 
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Value]:
-    return {name: find(BROKER_SETTINGS, name, "setting").accept(text) for name, text in texts.items()}
+    return {name: find(BROKER_SETTINGS, name, "setting").parse(text) for name, text in texts.items()}
 
 
 def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ _NAMES = tuple(field.name.replace("_", ".") for field in fields(GroupConfig))
 def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
     """Raises InvalidConfig for the first setting that does not exist, is wrong, or is outside of the broker's bounds."""
     for name, text in overrides.items():
-        value = find(GROUP_SETTINGS, name, "group setting").accept(text)
+        value = find(GROUP_SETTINGS, name, "group setting").parse(text)
         if name == "share.auto.offset.reset":
             check_offset_reset(text)
         if isinstance(value, int) and not isinstance(value, bool) and value != UNLIMITED:

@@ -130,7 +130,7 @@ def check_override(listener: str, name: str, text: str, settings: Mapping[str, S
     if setting is None:
         raise InvalidConfig(f"{whole}: no setting of a listener has this name")
     try:
-        setting.accept(text)
+        setting.parse(text)
     except InvalidConfig as problem:
         raise type(problem)(f"{PREFIX}{listener}.: {problem}") from None
     mechanism, base = _split_mechanism(name)
@@ -201,21 +201,21 @@ def listener_security(
     """`value`: what a setting is for the whole broker."""
 
     def text(name: str) -> str | None:
-        setting_value = settings[name].accept(overrides[name]) if name in overrides else value(name)
+        setting_value = settings[name].parse(overrides[name]) if name in overrides else value(name)
         return None if setting_value is None else str(setting_value)
 
     def of_oauth(name: str) -> Value:
         given = overrides.get(f"oauthbearer.{name}", overrides.get(name))
-        return value(name) if given is None else settings[name].accept(given)
+        return value(name) if given is None else settings[name].parse(given)
 
     def own_bound(name: str) -> int:
         """Without one of its own a listener has none: the broker's is for all listeners together."""
-        setting_value = settings[name].accept(overrides[name]) if name in overrides else _INT_MAX
+        setting_value = settings[name].parse(overrides[name]) if name in overrides else _INT_MAX
         assert isinstance(setting_value, int)
         return setting_value
 
     def entries(name: str) -> tuple[str, ...]:
-        setting_value = settings[name].accept(overrides[name]) if name in overrides else value(name)
+        setting_value = settings[name].parse(overrides[name]) if name in overrides else value(name)
         assert isinstance(setting_value, tuple)
         return setting_value
 

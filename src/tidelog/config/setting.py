@@ -2,13 +2,12 @@
 
 A table is text with two lines per setting, so that settings can be read and compared at a glance:
 
-    name type default [allowed] [built|n/a:WHY|of:FEATURE] [dynamic] [internal] [unlisted]
+    name type default [allowed] [built|n/a:WHY] [dynamic] [internal] [unlisted]
       One line of documentation.
 
 `null` and `""` stand for no value and an empty value.  `allowed` is a choice of words and ranges, as in `-1|1..9` or `0..`.
 *built* means that Tidelog acts on the setting.  *n/a* is a setting that cannot mean anything here: every value is
-accepted, and a start says why it has no effect.  Any other setting may only have its default value until its feature
-(*of*) is built.
+accepted, and a start says why it has no effect.
 *dynamic* settings can be changed while the broker runs; *internal* settings are not listed;
 *unlisted* settings are listed only if they are set.
 """
@@ -20,16 +19,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tidelog.config.tables.inapplicable import FEATURES, NOT_APPLICABLE
+from tidelog.config.tables.inapplicable import NOT_APPLICABLE
 from tidelog.errors import InvalidConfig
 
 
 class UnknownSetting(InvalidConfig):
     """No setting has this name."""
-
-
-class NotBuilt(InvalidConfig):
-    """Kafka acts on this value, Tidelog does not yet."""
 
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -79,9 +74,7 @@ class Setting:
     doc: str
     built: bool
     why_not: str
-    """Why the setting is not applicable; empty when it acts, or will."""
-    feature: str
-    """What the setting waits for."""
+    """Why the setting is not applicable; empty when it acts."""
     dynamic: bool
     internal: bool
     unlisted: bool
@@ -98,9 +91,7 @@ class Setting:
     def documentation(self) -> str:
         if self.built:
             return self.doc
-        if self.why_not:
-            return f"{self.doc} Not applicable to Tidelog: {self.why_not}"
-        return f"{self.doc} Tidelog does not act on it yet and takes only the default."
+        return f"{self.doc} Not applicable to Tidelog: {self.why_not}"
 
     def parse(self, text: str | None) -> Value:
         """The value of `text`; InvalidConfig if it has the wrong type or is not allowed."""
@@ -113,16 +104,6 @@ class Setting:
         except ValueError as problem:
             raise self._refused(text, str(problem)) from None
         self._check(text, value)
-        return value
-
-    def accept(self, text: str | None) -> Value:
-        """Like `parse`, but also refuses a value that would have no effect in Tidelog."""
-        value = self.parse(text)
-        if not self.built and not self.why_not and value != self.default:
-            kept = "unset" if self.default is None else f"{self.text(self.default)!r}"
-            raise NotBuilt(
-                f"{self.name} is known but not built in Tidelog yet ({self.feature}): it must stay {kept}"
-            )
         return value
 
     def text(self, value: Value) -> str | None:
@@ -228,8 +209,7 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
     kind = SettingKind[kind_name.upper()]
     flags = {word for word in rest if word in ("built", "dynamic", "internal", "unlisted")}
     why_not = [NOT_APPLICABLE[word.removeprefix("n/a:")] for word in rest if word.startswith("n/a:")]
-    feature = [FEATURES[word.removeprefix("of:")] for word in rest if word.startswith("of:")]
-    rest = [word for word in rest if not word.startswith(("n/a:", "of:"))]
+    rest = [word for word in rest if not word.startswith("n/a:")]
     allowed = [_read_option(option) for word in rest if word not in flags for option in word.split("|")]
     default = None if default_text == "null" else _read(kind, "" if default_text == '""' else default_text)
     return Setting(
@@ -240,7 +220,6 @@ def _read_setting(facts: list[str], doc: str) -> Setting:
         doc,
         "built" in flags,
         "".join(why_not),
-        "".join(feature),
         "dynamic" in flags,
         "internal" in flags,
         "unlisted" in flags,

@@ -80,7 +80,7 @@ class TopicConfig:
         if not overrides:
             return base
         parsed = {
-            name: find(TOPIC_SETTINGS, name, "topic setting").accept(text) for name, text in overrides.items()
+            name: find(TOPIC_SETTINGS, name, "topic setting").parse(text) for name, text in overrides.items()
         }
         for name in ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"):
             _check_replicas(name, parsed.get(name, ()))

@@ -49,7 +49,7 @@ class InternalTopic:
 
     async def _make(self) -> int:
         shape = self._shape()
-        live = replicas_max(self._controller.image.live_brokers)
+        live = replicas_max(self._controller.image.placeable_brokers)
         if live == 0:
             raise errors.CoordinatorNotAvailable(
                 f"{self.name} cannot be created: no broker is live yet; try again"

@@ -70,6 +70,9 @@ class BrokerRecord(NamedTuple):
     """Of this process alone."""
     machine: str | None = None
     """The machine that it shares with other brokers; None: it shares its machine with nobody."""
+    log_dirs: tuple[str, ...] = ()
+    cordoned_log_dirs: tuple[str, ...] = ()
+    """As given at the start; dynamic settings come first."""
 
     def encode(self) -> bytes:
         return _json(self._asdict())
@@ -87,6 +90,8 @@ class BrokerRecord(NamedTuple):
             fields.get("home", ""),
             fields.get("incarnation", ""),
             fields.get("machine"),
+            tuple(fields.get("log_dirs", ())),
+            tuple(fields.get("cordoned_log_dirs", ())),
         )
 
 

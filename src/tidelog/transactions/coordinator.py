@@ -28,6 +28,7 @@ from tidelog.transactions.markers import MarkerWait, TransactionMarkers
 from tidelog.transactions.state_machine import KINDS, TOPIC, TransactionStateMachine, entry, tombstone
 from tidelog.transactions.transaction import (
     DECIDED,
+    NEVER_MS,
     SERVED,
     ProducerIdAndEpoch,
     Transaction,
@@ -108,12 +109,28 @@ class TransactionCoordinator:
     # InitProducerId
 
     async def initialize(
-        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        two_phase: bool = False,
+        keep_prepared: bool = False,
     ) -> ProducerIdAndEpoch:
+        """`two_phase`: an outside coordinator ends the transactions, which never time out."""
         if not transactional_id:
             raise errors.InvalidRequest("a transactional id cannot be empty")
+        if two_phase and not self.config.transaction_two_phase_commit_enable:
+            raise errors.TransactionalIdAuthorizationFailed(
+                "this broker allows no two-phase commit: set transaction.two.phase.commit.enable=true"
+            )
+        if keep_prepared:
+            raise errors.UnsupportedVersion(
+                "a prepared transaction cannot be kept by a new producer: end it first"
+            )
         most = self.config.transaction_max_timeout_ms
-        if not 0 < timeout_ms <= most:
+        if two_phase:
+            timeout_ms = NEVER_MS
+        elif not 0 < timeout_ms <= most:
             raise errors.InvalidTransactionTimeout(
                 f"transaction.timeout.ms is {timeout_ms}: it must be from 1 to {most}, "
                 f"which is transaction.max.timeout.ms of the broker"

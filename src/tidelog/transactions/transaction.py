@@ -18,6 +18,8 @@ EPOCH_MAX = (1 << 15) - 1
 NO_PRODUCER = -1
 NO_EPOCH = -1
 NO_TIME = -1
+NEVER_MS = (1 << 31) - 1
+"""The timeout of transactions that an outside coordinator ends: Kafka writes the same number."""
 EPOCH_BUMPS_FROM = 2  # of the transaction protocol
 SERVED = 2
 """The newest version of the transaction protocol."""
@@ -84,6 +86,8 @@ class Transaction:
         return self.state in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
 
     def timed_out(self, now_ms: int) -> bool:
+        if self.timeout_ms == NEVER_MS:
+            return False
         return self.state is TransactionStatus.ONGOING and self.started_ms + self.timeout_ms < now_ms
 
     def expired(self, now_ms: int, expiration_ms: int) -> bool:

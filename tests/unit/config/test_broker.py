@@ -114,8 +114,12 @@ OIDC = {
         ({"log.roll.ms": "0"}, "log.roll.ms cannot be 0: it must be at least 1"),
         ({"log.roll.jitter.ms": "-1"}, "at least 0"),
         (
-            {"cordoned.log.dirs": "data"},
-            "is known but not built in Tidelog yet (cordoned log directories): it must stay ''",
+            {"cordoned.log.dirs": "/elsewhere"},
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /elsewhere",
+        ),
+        (
+            {"cordoned.log.dirs": "*,data"},
+            "When cordoned.log.dirs is set to *, it must not contain other values",
         ),
         ({"num.io.threads": "many"}, "Not a number of type INT"),
         ({"process.roles": "controller"}, "there are no controllers apart from brokers"),

@@ -103,11 +103,6 @@ def test_only_dynamic_settings_of_a_broker_can_be_written() -> None:
     assert entries["num.partitions"].read_only
 
 
-def test_a_setting_that_is_not_built_says_so() -> None:
-    (entry,) = describe_broker(BrokerConfig(), ["cordoned.log.dirs"])
-    assert "does not act on it yet" in entry.documentation
-
-
 def test_a_setting_that_is_not_applicable_shows_its_value_and_says_why() -> None:
     (entry,) = describe_broker(BrokerConfig.of({"num.io.threads": "16"}), ["num.io.threads"])
     assert (entry.value, entry.source) == ("16", SettingSource.STATIC_BROKER)

@@ -10,6 +10,7 @@ from tidelog import errors
 from tidelog.transactions.state_machine import KINDS, TransactionStateMachine, entry, tombstone
 from tidelog.transactions.transaction import (
     EPOCH_MAX,
+    NEVER_MS,
     NO_EPOCH,
     NO_PRODUCER,
     ProducerIdAndEpoch,
@@ -165,6 +166,7 @@ def test_the_last_epoch_ends_in_another_producer_id() -> None:
 
 def test_an_abort_by_the_broker_takes_the_epoch_away() -> None:
     assert not OPEN.timed_out(62_000) and OPEN.timed_out(62_001)
+    assert not replace(OPEN, timeout_ms=NEVER_MS).timed_out(10 * NEVER_MS)
     late = completed(fenced(OPEN, None, 70_000), 70_001)
     assert (late.state, late.epoch) == (TransactionStatus.COMPLETE_ABORT, 1)
     with pytest.raises(errors.ProducerFenced):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidelog.config import BrokerConfig
+from tidelog.config.cordoned_dirs import ALL
 from tidelog.config.listener import Listener
 from tidelog.errors import InvalidConfig
 
@@ -43,6 +44,10 @@ def plan(
             "log.dirs": ",".join(broker_folder(folder, node) for folder in config.log_dirs),
             "listeners": _moved(config.listeners, number),
         }
+        if config.cordoned_log_dirs:
+            own["cordoned.log.dirs"] = ",".join(
+                path if path == ALL else broker_folder(path, node) for path in config.cordoned_log_dirs
+            )
         if config.advertised_listeners:
             own["advertised.listeners"] = _moved(config.advertised_listeners, number)
         for name, address in _http_addresses(config).items():

@@ -36,7 +36,8 @@ _BATCHED_FROM = 4
 def init_producer_id(request: Any, context: Context, handle: Handler) -> Any:
     code = 0
     if request.transactional_id is not None:
-        if not context.allows(Op.WRITE, TRANSACTIONAL_ID, request.transactional_id):
+        needed = (Op.WRITE, Op.TWO_PHASE_COMMIT) if request.enable2_pc else (Op.WRITE,)
+        if not all(context.allows(op, TRANSACTIONAL_ID, request.transactional_id) for op in needed):
             code = TRANSACTION_REFUSED
     elif not context.sees(Op.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME) and not (
         context.services.gate.allows_on_some(context.session, Op.WRITE, TOPIC)

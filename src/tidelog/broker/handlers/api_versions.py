@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 
 from tidelog import errors
-from tidelog.broker.routes import API_VERSIONS, PRODUCE, ROUTES
+from tidelog.broker.routes import API_VERSIONS, PRODUCE, ROUTES, TWO_PHASE
 from tidelog.broker.services import Context
 from tidelog.metadata.features import FINALIZED, SUPPORTED
 from tidelog.wire.messages.api_versions import (
@@ -40,7 +40,7 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
     # As in Kafka, clients are not troubled with telemetry that nobody wants.
     hidden = () if context.services.image().client_metrics else TELEMETRY
     return ApiVersionsResponse(
-        api_keys=_served(hidden),
+        api_keys=_served(hidden, context.services.config().transaction_two_phase_commit_enable),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()
@@ -63,12 +63,12 @@ def unsupported_version() -> ApiVersionsResponse:
     )
 
 
-def _served(hidden: Container[str]) -> list[ApiVersion]:
+def _served(hidden: Container[str], two_phase: bool) -> list[ApiVersion]:
     return [
         ApiVersion(
             api_key=route.api_key,
             min_version=0 if route.api_key == PRODUCE else route.min_version,
-            max_version=route.max_version,
+            max_version=TWO_PHASE[1] if two_phase and route.api_key == TWO_PHASE[0] else route.max_version,
         )
         for route in ROUTES.values()
         if route.name not in hidden

@@ -66,7 +66,7 @@ def check_subscription(values: Mapping[str, str]) -> None:
         if name not in CLIENT_METRICS_SETTINGS:
             raise errors.InvalidRequest(f"Unknown client metrics configuration: {name}")
         try:
-            find(CLIENT_METRICS_SETTINGS, name, "client metrics setting").accept(text)
+            find(CLIENT_METRICS_SETTINGS, name, "client metrics setting").parse(text)
         except errors.InvalidConfig:
             if name != "interval.ms" or not text.strip().lstrip("-").isdecimal():
                 raise

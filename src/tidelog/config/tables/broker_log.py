@@ -11,8 +11,8 @@ compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer buil
   Default of the topic setting compression.type.
 compression.zstd.level int 3 -131072..22 built dynamic
   Default of the topic setting compression.zstd.level.
-cordoned.log.dirs list "" dynamic of:cordon
-  Log directories that get no new partitions.
+cordoned.log.dirs list "" dynamic built
+  Log directories that get no new partitions; *: all of this broker.
 default.replication.factor int 1 built
   Replication factor of a topic that is created without one.
 delete.topic.enable boolean true built

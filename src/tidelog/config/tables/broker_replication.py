@@ -77,8 +77,8 @@ transaction.state.log.replication.factor short 3 1.. built
   Replicas of the transactions topic; if fewer machines run at its creation, the topic gets the others when they join.
 transaction.state.log.segment.bytes int 104857600 1.. built
   Segment size of the transactions topic.
-transaction.two.phase.commit.enable boolean false of:two-phase
-  Allow transactions that an outside coordinator ends.
+transaction.two.phase.commit.enable boolean false built
+  Allow transactions that never time out, because an outside coordinator ends them.
 transactional.id.expiration.ms int 604800000 1.. built
   A transactional id unused for this long is forgotten.
 """

@@ -1,7 +1,6 @@
-"""Why Tidelog does not act on settings of Kafka: the words after `n/a:` and `of:` in the tables of settings.
+"""Why Tidelog does not act on settings of Kafka: the words after `n/a:` in the tables of settings.
 
-A setting with `n/a:` is accepted in any value that Kafka accepts, and a start says in one line why it has no effect.  One
-with `of:` waits for a feature, and may only have its default."""
+Such a setting is accepted in any value that Kafka accepts, and a start says in one line why it has no effect."""
 
 from __future__ import annotations
 
@@ -36,9 +35,4 @@ NOT_APPLICABLE = {
     "startup-listeners": "Every listener opens when the broker is ready.",
     "recovery": "One thread recovers each log directory, beside the others.",
     "start-wait": "A broker tries to register until it is stopped.",
-}
-
-FEATURES = {
-    "two-phase": "transactions of an outside coordinator",
-    "cordon": "cordoned log directories",
 }

@@ -4,11 +4,12 @@ An image is immutable: `tidelog.metadata.image.changes` makes the next image, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.config.cordoned_dirs import are_all_cordoned
 from tidelog.metadata.access.access_records import TokenRecord
 from tidelog.metadata.image.sharded_map import ShardedMap
 from tidelog.metadata.records import Cause, Endpoint, PartitionRecord, Replicas, Tail
@@ -36,6 +37,9 @@ class BrokerImage(NamedTuple):
     home: str = ""
     incarnation: str = ""
     machine: str | None = None
+    log_dirs: tuple[str, ...] = ()
+    cordoned_log_dirs: tuple[str, ...] = ()
+    """As given at the start."""
 
     @property
     def place(self) -> str | NodeId:
@@ -211,6 +215,22 @@ class Image:
     def live_brokers(self) -> list[BrokerImage]:
         """The brokers that may lead, in the order of their ids."""
         return [broker for broker in self.reachable_brokers if not broker.leaving]
+
+    @property
+    def placeable_brokers(self) -> list[BrokerImage]:
+        """The live brokers that take new replicas: some log directory of theirs is not cordoned."""
+        return [
+            broker
+            for broker in self.live_brokers
+            if not are_all_cordoned(broker.log_dirs, self._cordoned_log_dirs(broker))
+        ]
+
+    def _cordoned_log_dirs(self, broker: BrokerImage) -> Collection[str]:
+        for overrides in (self.broker_overrides(broker.node_id), self.broker_overrides(None)):
+            text = overrides.get("cordoned.log.dirs")
+            if text is not None:
+                return [path.strip() for path in text.split(",")]
+        return broker.cordoned_log_dirs
 
 
 def build_partitions(

@@ -20,6 +20,11 @@ def place(brokers: Sequence[BrokerImage], count: int, replication: int, start: i
     broker with the fewest replicas; never to a machine that has a replica.  `start` rotates the brokers, so that small
     topics do not all begin at one broker."""
     machines = replicas_max(brokers)
+    if not brokers:
+        raise errors.InvalidReplicationFactor(
+            f"Unable to replicate the partition {replication} time(s): All brokers are currently fenced, or have all their "
+            "log directories cordoned."
+        )
     if replication > machines:
         registered = f"{len(brokers)} broker(s) are registered"
         if machines < len(brokers):

@@ -124,7 +124,7 @@ def plan_partitions(image: Image, wanted: NewPartitions, start: int) -> tuple[To
                 f"new partitions {len(added[0])}."
             )
     else:
-        added = placement.place(image.live_brokers, more, len(topic.partitions[0].replicas), start)
+        added = placement.place(image.placeable_brokers, more, len(topic.partitions[0].replicas), start)
         if _has_priorities(image.topic_overrides(topic.name)):
             added = (topic.partitions[0].first_replicas,) * more
     replicas = tuple(partition.first_replicas for partition in topic.partitions) + added
@@ -164,7 +164,7 @@ def _replicas_of_topic(
         raise errors.InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
     count = config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions
     replication = config.default_replication_factor if wanted.replication == DEFAULT else wanted.replication
-    placed = placement.place(image.live_brokers, count, replication, start)
+    placed = placement.place(image.placeable_brokers, count, replication, start)
     return placed[:1] * count if _has_priorities(wanted.configs) else placed
 
 

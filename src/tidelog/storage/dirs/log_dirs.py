@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from uuid import UUID
 
 from tidelog.config import TopicConfig
-from tidelog.errors import KafkaStorageError, LogDirNotFound, UnknownTopicOrPartition
+from tidelog.errors import (
+    InvalidReplicaAssignment,
+    KafkaStorageError,
+    LogDirNotFound,
+    UnknownTopicOrPartition,
+)
 from tidelog.storage.dirs import strays
 from tidelog.storage.dirs.log_dir import Configs, LogDirectory
 from tidelog.storage.dirs.moving import Move
@@ -27,10 +32,17 @@ logger = logging.getLogger("tidelog.storage")
 class LogDirs:
     """`configs` gives the settings of a topic by name, at any time, also for topics it has not heard of."""
 
-    def __init__(self, dirs: Sequence[LogDirectory], configs: Configs) -> None:
+    def __init__(
+        self,
+        dirs: Sequence[LogDirectory],
+        configs: Configs,
+        cordoned: Callable[[], Collection[str]] = lambda: (),
+    ) -> None:
         self.dirs = list(dirs)
         self.moves: dict[TopicPartition, Move] = {}
         self._configs = configs
+        self.cordoned = cordoned
+        """Paths of directories that get no new partitions."""
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._absent: frozenset[UUID] = frozenset()
         self.unidentified: set[TopicPartition] = set()
@@ -223,7 +235,9 @@ class LogDirs:
         online = self.online()
         if not online:
             raise KafkaStorageError("every data directory is offline: repair a disk and restart")
-        return min(online, key=lambda each: len(each.names))
+        cordoned = self.cordoned()
+        # A replica that was assigned to this broker in spite of its cordons must go somewhere.
+        return min(online, key=lambda each: (each.path in cordoned, len(each.names)))
 
     def leave_alone(self, name: TopicPartition) -> bool:
         """True for an entry that only looks like a partition, and is ignored; false for a partition."""
@@ -252,6 +266,8 @@ class LogDirs:
         """Begins to move a partition to another directory: run `Move.copy`, then call `finish_move`.  None when it is
         there already, or not here yet: then it will be created there."""
         target = self.at(path)
+        if target.path in self.cordoned():
+            raise InvalidReplicaAssignment(f"{path} is cordoned: it takes no partitions (cordoned.log.dirs)")
         if target.problem is not None:
             raise target.volume.offline()
         home = self._homes.get(name)

@@ -1,5 +1,6 @@
 """DescribeLogDirs (api 35), versions 1-5, and AlterReplicaLogDirs (api 34), versions 1-2.
 
+A cordoned directory is marked as such from version 5 on, and takes no partition by a move: INVALID_REPLICA_ASSIGNMENT.
 An offline directory is answered with KAFKA_STORAGE_ERROR and no partitions.  A move between directories runs in the
 background: its copy shows as a future log, with the number of offsets that it still lacks.
 
@@ -58,7 +59,7 @@ async def _described(
     partitions: Partitions | None,
 ) -> DescribeLogDirsResult:
     """`partitions`: to tell how far the logs reach; None: that is not asked for."""
-    result = DescribeLogDirsResult(log_dir=where.path)
+    result = DescribeLogDirsResult(log_dir=where.path, is_cordoned=where.path in dirs.cordoned())
     if where.problem is not None:
         result.error_code = errors.KafkaStorageError.code
         return result

@@ -15,7 +15,7 @@ from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
 from tidelog.config.broker import HTTP_LISTENER, find_broker_setting
 from tidelog.config.describe import describe_broker, describe_topic
 from tidelog.config.listener_security import PREFIX
-from tidelog.config.setting import NotBuilt, UnknownSetting
+from tidelog.config.setting import UnknownSetting
 from tidelog.config.tables.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from tidelog.metadata.cluster_min_isr import MIN_ISR, check_min_isr
 from tidelog.metadata.config_alterations import Action, Alteration, altered
@@ -152,7 +152,7 @@ async def _alter_broker(
 
     try:
         await context.services.controller.alter_broker_configs(node, checked, validate_only)
-    except (NotBuilt, UnknownSetting):
+    except UnknownSetting:
         raise
     except errors.InvalidConfig as problem:
         raise errors.InvalidRequest(str(problem)) from problem

@@ -1,7 +1,8 @@
-"""InitProducerId (api 22), versions 0-5, and DescribeProducers (api 61), version 0.
+"""InitProducerId (api 22), versions 0-6, and DescribeProducers (api 61), version 0.
 
 A producer without a transactional id gets a fresh id and epoch 0 each time, as one that has lost its state must.  For
-one with, the coordinator of its transactions decides; the fields of two-phase commit (version 6) are not served."""
+one with, the coordinator of its transactions decides.  Version 6 is served with `transaction.two.phase.commit.enable`
+alone; like Kafka 4.3, the broker refuses to keep a prepared transaction for a new producer (keepPreparedTxn)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ async def init_producer_id(request: InitProducerIdRequest, context: Context) -> 
         if request.transactional_id is not None:
             expected = None if request.producer_id == -1 else before
             instance = await context.services.transactions.initialize(
-                request.transactional_id, request.transaction_timeout_ms, expected
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                expected,
+                request.enable2_pc,
+                request.keep_prepared_txn,
             )
         else:
             instance = ProducerIdAndEpoch(await context.services.producer_ids.next(), 0)
