@@ -84,10 +84,10 @@ class OutcomeWatch:
     async def _settle(self) -> None:
         led = self._led
         asked = joined(led.state.runs)
-        known = await led.persister.read(led.key, led.leader_epoch)
-        if led.closed or known.state_epoch != led.state_epoch:
+        state = await led.persister.read(led.key, led.leader_epoch)
+        if led.closed or state.state_epoch != led.state_epoch:
             return
-        led.decide(KnownOutcomes(asked, known.start, known.batches, known.undecided))
+        led.decide(KnownOutcomes(asked, state.start, state.batches, state.undecided))
 
     def _ask_later(self) -> None:
         led = self._led

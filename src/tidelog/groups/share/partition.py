@@ -359,9 +359,9 @@ class SharePartition:
     def decided(self, outcomes: KnownOutcomes, terms: ShareTerms, now_ms: int) -> ShareStateChange | None:
         """Records of committed transactions are finished, those of aborted ones are delivered again.  None if nothing is
         decided."""
-        known = [(run, outcome) for run in self._runs if (outcome := outcomes.of(run)) is not None]
-        aborted = [run for run, committed in known if not committed]
-        for run, committed in known:
+        settled = [(run, outcome) for run in self._runs if (outcome := outcomes.of(run)) is not None]
+        aborted = [run for run, committed in settled if not committed]
+        for run, committed in settled:
             if committed:
                 assert run.to is not None
                 run.left(run.to)
@@ -372,7 +372,7 @@ class SharePartition:
         change = self._take_back(aborted, terms)
         self._keyless = self._keyless and any(run.joined is not None for run in self._runs)
         self._tidy()
-        return change if known else None
+        return change if settled else None
 
     # Releasing records
 

@@ -218,9 +218,10 @@ def _fetch_topics(
     fetched: Mapping[SharePartitionId, ShareFetchedRecords | errors.TidelogError],
     context: Context,
 ) -> list[wire.ShareFetchableTopicResponse]:
-    """The first answer of a session names every partition of it, the others those with news."""
+    """The first answer of a session names every partition of it, the others those with news.  Records are in the order in
+    which they were acquired: where partitions are priorities, the highest one comes first."""
     topics: dict[UUID, wire.ShareFetchableTopicResponse] = {}
-    for topic_id, index in dict.fromkeys([*named, *acknowledged, *fetched]):
+    for topic_id, index in dict.fromkeys([*fetched, *acknowledged, *named]):
         answer = wire.PartitionData(partition_index=index, records=b"")
         problem = acknowledged.get((topic_id, index))
         if problem is not None:

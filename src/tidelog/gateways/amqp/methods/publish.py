@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -179,15 +180,20 @@ def _append(
         return refused
     channel.connection.pacing.publishing(len(message.body))
     queues, partition = channel.services.broker.queues, partition_of_message(queue, message)
+    stored: asyncio.Future[Published]
     if delay_ms:
         due_ms = channel.services.broker.clock.now_ms() + delay_ms
-        stored = asyncio.ensure_future(queues.publish_later(queue.topic, record, due_ms, partition))
+        stored = asyncio.ensure_future(_kept(queues.publish_later(queue.topic, record, due_ms, partition)))
     else:
         stored = queues.publish(queue.topic, record, partition)
     if queue.arguments.get(OVERFLOW) == REJECT_TO_DEAD_LETTERS:
         stored.add_done_callback(partial(_refused, channel, message, queue))
     stored.add_done_callback(lambda _: channel.connection.pacing.publishing(-len(message.body)))
     return stored
+
+
+async def _kept(keeping: Awaitable[tuple[int, int]]) -> Published:
+    return Published(*await keeping)
 
 
 def _refused(
