@@ -22,14 +22,14 @@ DONE = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED)
 class KnownOutcomes(NamedTuple):
     """The share coordinator's state, read after these acknowledgements were written."""
 
-    asked: Container[JoinedAcknowledgement]
+    acknowledgements: Container[JoinedAcknowledgement]
     start: int
     batches: Sequence[StateBatch]
     pending: Sequence[UndecidedBatch]
 
     def of(self, run: InFlightRun) -> bool | None:
         """True: committed; False: aborted; None: not decided, or not asked for."""
-        if run.joined is None or run.joined not in self.asked:
+        if run.joined is None or run.joined not in self.acknowledgements:
             return None
         if any(
             batch.producer_id == run.joined.producer_id and batch.first <= run.last <= batch.last

@@ -83,11 +83,11 @@ class OutcomeWatch:
 
     async def _settle(self) -> None:
         led = self._led
-        asked = joined(led.state.runs)
+        acknowledgements = joined(led.state.runs)
         state = await led.persister.read(led.key, led.leader_epoch)
         if led.closed or state.state_epoch != led.state_epoch:
             return
-        led.decide(KnownOutcomes(asked, state.start, state.batches, state.undecided))
+        led.decide(KnownOutcomes(acknowledgements, state.start, state.batches, state.undecided))
 
     def _ask_later(self) -> None:
         led = self._led
