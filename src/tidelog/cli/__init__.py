@@ -15,7 +15,7 @@ COMMANDS = {
     "quickstart": ("tidelog.cli.quickstart:quickstart", "See a broker at work, and leave nothing behind."),
     "serve": ("tidelog.cli.serve:serve", "Run a broker."),
     "dev": ("tidelog.cli.dev.command:dev", "Run a cluster of several brokers on this machine."),
-    "metadata": ("tidelog.cli.metadata:metadata", "Serve the metadata of brokers on one machine."),
+    "metadata": ("tidelog.cli.cluster.metadata:metadata", "Serve the metadata of brokers on one machine."),
     "profile": ("tidelog.cli.connection.profiles:profile", "Keep addresses and log-ins under a name."),
     "topics": ("tidelog.cli.topics.command:topics", "Create, list, describe, alter, copy and delete topics."),
     "configs": ("tidelog.cli.configs:configs", "Show and change settings of topics, brokers and groups."),
@@ -46,6 +46,10 @@ COMMANDS = {
     "cluster": (
         "tidelog.cli.cluster.cluster:cluster",
         "Show the health of the cluster, and how two clusters differ.",
+    ),
+    "backup": (
+        "tidelog.cli.backup.command:backup",
+        "Back up a running cluster, and restore it as of any moment.",
     ),
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
     "pipeline": ("tidelog.cli.streams.pipeline:pipeline", "Run pipelines on Spark, and show their progress."),

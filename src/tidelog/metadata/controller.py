@@ -64,7 +64,7 @@ class Controller:
         self, store: MetadataStore, node: NodeId, config: BrokerConfig, random: Random, image: Image
     ) -> None:
         """Use `start`."""
-        self._store = store
+        self.store = store
         self._node = node
         self._random = random
         self._newest = image
@@ -91,7 +91,7 @@ class Controller:
 
     async def read_again(self) -> None:
         """Reads the image again, as at the start; must not be called once the metadata are followed."""
-        self._newest = self._applied = image = changes.read(await self._store.range(""))
+        self._newest = self._applied = image = changes.read(await self.store.range(""))
         overrides = image.broker_overrides(None), image.broker_overrides(self._node)
         self._config = self._start_config.with_dynamic(*overrides)
 
@@ -120,7 +120,7 @@ class Controller:
         one is applied."""
         closed = False
         while not closed:
-            watch = self._store.watch("", self._newest.revision + 1)
+            watch = self.store.watch("", self._newest.revision + 1)
             try:
                 async with aclosing(watch), aclosing(batched_changes(watch)) as batches:
                     async for batch in batches:
@@ -137,7 +137,7 @@ class Controller:
         """Waits while the store cannot be reached, as a watch does."""
         while True:
             try:
-                return await self._store.range("")
+                return await self.store.range("")
             except Unanswered as problem:
                 log.warning("The metadata cannot be read now: %s", problem)
 
@@ -179,7 +179,7 @@ class Controller:
         answers: list[PlanOrError] = []
         plans.check_total(wanted, self._config)
         # Besides, the first topic of each tenant writes the key of its tenant.
-        for batch in _batches(wanted, self._store.operations_max // (OPERATIONS_A_TOPIC + 1)):
+        for batch in _batches(wanted, self.store.operations_max // (OPERATIONS_A_TOPIC + 1)):
             answers += await self._swap(partial(self._create, batch), validate_only)
         return answers
 
@@ -218,7 +218,7 @@ class Controller:
     def _grow(self, wanted: NewPartitions, image: Image) -> tuple[list[PlanOrError], Swap]:
         try:
             topic, plan = plans.plan_partitions(image, wanted, self._random.randrange(1 << 16))
-            if len(plan.states) + OPERATIONS_A_TOPIC > self._store.operations_max:
+            if len(plan.states) + OPERATIONS_A_TOPIC > self.store.operations_max:
                 raise errors.PolicyViolation(
                     f"Cannot add {len(plan.states)} partitions to topic {topic.name!r} in one request while some of their "
                     "brokers are not running: add fewer, or start the brokers."
@@ -233,7 +233,7 @@ class Controller:
 
     async def delete_topics(self, wanted: Sequence[str | UUID]) -> list[TopicImage | errors.TidelogError]:
         answers: list[TopicImage | errors.TidelogError] = []
-        for batch in _batches(wanted, self._store.operations_max // OPERATIONS_A_TOPIC):
+        for batch in _batches(wanted, self.store.operations_max // OPERATIONS_A_TOPIC):
             answers += await self._swap(partial(_delete, batch))
         return answers
 
@@ -360,7 +360,7 @@ class Controller:
         """Shrinks and expands the ISRs of partitions that this broker leads.  Returns when the outcome of every change is
         known and applied on this broker: a change that is no longer possible is not an error."""
         # A change compares the partition's key, and the registration of a broker that joins.
-        for batch in _batches(changes, self._store.operations_max // 2):
+        for batch in _batches(changes, self.store.operations_max // 2):
             await self._swap(partial(self._change_in_sync, batch))
 
     def _change_in_sync(self, changes: Sequence[InSyncChange], image: Image) -> tuple[None, Swap]:
@@ -445,7 +445,7 @@ class Controller:
                 # before a caller relies on there being nothing to do.
                 await self.reached(image.revision)
                 return answer
-            revision = await self._store.txn(swap.compare, await self._write_early(swap.then))
+            revision = await self.store.txn(swap.compare, await self._write_early(swap.then))
             if revision is not None:
                 await self.reached(revision)
                 return answer
@@ -456,15 +456,15 @@ class Controller:
     async def _write_early(self, then: list[Operation]) -> list[Operation]:
         """Stores the states of a new topic's partitions first if they are too many for one transaction: no broker reads
         them before the topic's own key exists."""
-        if len(then) <= self._store.operations_max:
+        if len(then) <= self.store.operations_max:
             return then
         early = [
             operation
             for operation in then
             if isinstance(operation, Put) and operation.key.startswith(records.PARTITIONS)
         ]
-        for batch in _batches(early, self._store.operations_max):
-            await self._store.txn((), batch)
+        for batch in _batches(early, self.store.operations_max):
+            await self.store.txn((), batch)
         return [operation for operation in then if operation not in early]
 
 

@@ -18,6 +18,7 @@ LEAVES = dict(leaves())
 NAMES = [" ".join(path) for path in LEAVES]
 # They ask no broker.
 OFFLINE = (
+    *(f"backup {one}" for one in ("delete", "list", "restore", "verify")),
     "certs",
     *(f"keys {one}" for one in ("create", "delete", "list", "rewrap", "rotate", "status")),
     "log dump",
@@ -122,6 +123,11 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "brokers load",
         "cluster diff",
         "cluster status",
+        "backup create",
+        "backup delete",
+        "backup list",
+        "backup restore",
+        "backup verify",
         "top",
         "pipeline list",
         "pipeline restart",

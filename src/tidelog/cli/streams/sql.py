@@ -19,6 +19,9 @@ from tidelog.cli.session import CommandSession, Failure, broker_options, command
 
 if TYPE_CHECKING:
     from tidelog.pipeline.sql.engine import Engine, Result, Rows
+    from tidelog.pipeline.sql.warm.engine import WarmEngine
+
+    SqlEngine = Engine | WarmEngine
 
 WORDS = [
     "SELECT",
@@ -109,6 +112,19 @@ tidelog sql -f report.sql --json
     help="A setting of Spark; repeat.",
 )
 @click.option(
+    "--keep-warm",
+    "warm_minutes",
+    type=click.FloatRange(0, 24 * 60),
+    default=10,
+    show_default=True,
+    metavar="MINUTES",
+    help="How long Spark stays without work in a process of its own, for the next command; 0: Spark runs in this command.  "
+    "--master and --conf also run it here.",
+)
+@click.option(
+    "--stop-warm", is_flag=True, help="End the Spark that earlier commands keep, with its queries, and exit."
+)
+@click.option(
     "--home",
     envvar="TIDELOG_PIPELINES",
     type=click.Path(file_okay=False),
@@ -124,6 +140,8 @@ def sql(
     master: str | None,
     settings: dict[str, str],
     home: str | None,
+    warm_minutes: float,
+    stop_warm: bool,
 ) -> None:
     from tidelog.errors import TidelogError
     from tidelog.pipeline.needs import need_spark
@@ -136,7 +154,14 @@ def sql(
         if file is not None:
             script = sql_text(Path(file))
         need_spark("sqlglot")
-        engine = _engine(session, Path(home) if home else None, master, settings, until_done)
+        if stop_warm:
+            from tidelog.pipeline.sql.warm.client import stop_servers
+
+            click.echo(f"stopped: {stop_servers()}")
+            return
+        engine = _engine(
+            session, Path(home) if home else None, master, settings, until_done, warm_minutes * 60
+        )
     except TidelogError as problem:
         raise Failure(str(problem)) from None
     except OSError as problem:
@@ -162,33 +187,48 @@ def sql(
 
 
 def _engine(
-    session: CommandSession, home: Path | None, master: str | None, settings: dict[str, str], until_done: bool
-) -> Engine:
-    from tidelog.pipeline.options.connection import security_options
+    session: CommandSession,
+    home: Path | None,
+    master: str | None,
+    settings: dict[str, str],
+    until_done: bool,
+    warm_s: float,
+) -> SqlEngine:
+    from tidelog.pipeline.options.connection import absolute_paths, security_options
     from tidelog.pipeline.running.apps import default_home
     from tidelog.pipeline.sql.catalog import Catalog
     from tidelog.pipeline.sql.engine import Engine
+    from tidelog.pipeline.sql.warm.client import WarmSpark
+    from tidelog.pipeline.sql.warm.engine import WarmEngine
     from tidelog.pipeline.streams.pipeline import Pipeline
 
     folder = home or default_home()
     pipeline = Pipeline(
         "sql",
         bootstrap=session.bootstrap,
-        checkpoint=str(folder / "sql"),
+        checkpoint=str(folder.absolute() / "sql"),
         master=master,
         settings=settings,
-        options=security_options(session.security),
+        options=absolute_paths(security_options(session.security)),
     )
-    return Engine(
-        pipeline,
-        catalog=Catalog(folder / "catalog.json"),
-        until_done=until_done,
-        # Whoever chooses a master or settings wants this Spark to run the query.
-        direct=master is None and not settings,
-    )
+    catalog = folder.absolute() / "catalog.json"
+    if master is not None or settings:
+        # Whoever chooses a master or settings wants this Spark to run every query.
+        return Engine(pipeline, catalog=Catalog(catalog), until_done=until_done)
+    local = Engine(pipeline, catalog=Catalog(catalog), until_done=until_done, direct=True)
+    if warm_s == 0:
+        return local
+    opening = {
+        "bootstrap": pipeline.bootstrap,
+        "checkpoint": pipeline.checkpoint,
+        "catalog": str(catalog),
+        "until_done": until_done,
+        "options": pipeline.options,
+    }
+    return WarmEngine(local, lambda: WarmSpark.connect(opening, warm_s))
 
 
-def _script(engine: Engine, text: str, where: str, as_json: bool) -> None:
+def _script(engine: SqlEngine, text: str, where: str, as_json: bool) -> None:
     """Statement by statement, then until the continuous queries that it started have ended."""
     with _clear_errors(where):
         for result in engine.results(text):
@@ -220,8 +260,10 @@ def _print(result: Result, as_json: bool) -> None:
             click.echo(result.text)
         return
     if as_json:
+        from tidelog.pipeline.sql.warm.messages import plain
+
         for row in result.rows:
-            print_json(dict(zip(result.columns, (_plain(cell) for cell in row), strict=True)))
+            print_json(dict(zip(result.columns, (plain(cell) for cell in row), strict=True)))
             sys.stdout.flush()
     elif result.live:
         _print_live(result)
@@ -245,7 +287,9 @@ def _print_live(result: Rows) -> None:
 def _text(cell: Any) -> str | None:
     if cell is None:
         return None
-    value = _plain(cell)
+    from tidelog.pipeline.sql.warm.messages import plain
+
+    value = plain(cell)
     if isinstance(value, dict | list):
         import json
 
@@ -253,29 +297,10 @@ def _text(cell: Any) -> str | None:
     return str(value)
 
 
-def _plain(cell: Any) -> Any:
-    from datetime import date, datetime
-    from decimal import Decimal
-
-    if isinstance(cell, bytes | bytearray):
-        return bytes(cell).decode("utf-8", "backslashreplace")
-    if isinstance(cell, datetime | date):
-        return cell.isoformat()
-    if isinstance(cell, Decimal):
-        return str(cell)
-    if hasattr(cell, "asDict"):
-        return {name: _plain(value) for name, value in cell.asDict().items()}
-    if isinstance(cell, dict):
-        return {str(name): _plain(value) for name, value in cell.items()}
-    if isinstance(cell, list | tuple):
-        return [_plain(value) for value in cell]
-    return cell
-
-
 class Topics:
     """Names for completion: asked of the broker now and then, not with every key."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SqlEngine) -> None:
         self._engine = engine
         self._names: list[str] = []
         self._until = 0.0
@@ -292,7 +317,7 @@ class Topics:
         return self._names
 
 
-def _shell(engine: Engine, spark: Interruptible, as_json: bool, home: Path | None) -> None:
+def _shell(engine: SqlEngine, spark: Interruptible, as_json: bool, home: Path | None) -> None:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import fspath
@@ -28,6 +29,13 @@ SECURITY = (
     "security.clientId",
     "security.clientSecret",
     "security.scope",
+)
+FILES = (
+    "security.ca",
+    "security.certificate",
+    "security.key",
+    "security.tokenFile",
+    "security.tokenEndpointCa",
 )
 KNOWN = ("bootstrap", "clientId", "timeoutMs", *SECURITY)
 ALIASES = {"kafka.bootstrap.servers": "bootstrap", "bootstrap.servers": "bootstrap"}
@@ -105,6 +113,11 @@ def security_options(security: Security | None) -> dict[str, str]:
             "scope": credentials.scope,
         }
     return {f"security.{name}": value for name, value in given.items() if value is not None}
+
+
+def absolute_paths(options: Mapping[str, str]) -> dict[str, str]:
+    """The security options with absolute paths, for a process that works in another folder."""
+    return {name: os.path.abspath(value) if name in FILES else value for name, value in options.items()}
 
 
 def connection_of(options: OptionText) -> ConnectionSettings:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tidelog.pipeline.streams.pipeline import Pipeline
 
 STATUS_EVERY_S = 1.0
+OF_PY4J = "An error occurred while calling"
+JAVA_CLASS = re.compile(r"^: (?:[a-z]\w*\.)+\w+: ")  # as Py4J writes an error of the JVM
 ERROR_CHARS_MAX = 2000
 
 
@@ -242,5 +244,7 @@ def reason_of(problem: BaseException) -> str:
 
 
 def _first_line(text: str) -> str:
-    lines: Iterable[str] = text.splitlines()
-    return next((line.strip() for line in lines if line.strip()), text)[:ERROR_CHARS_MAX]
+    lines: Iterable[str] = (
+        JAVA_CLASS.sub("", line.strip()) for line in text.splitlines() if not line.startswith(OF_PY4J)
+    )
+    return next((line for line in lines if line), text)[:ERROR_CHARS_MAX]

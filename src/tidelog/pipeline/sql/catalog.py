@@ -53,7 +53,13 @@ class Catalog:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._relations: dict[str, Relation] = {}
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads the file again, which another process may have written."""
+        path = self._path
         if path is not None and path.exists():
+            self._relations = {}
             try:
                 for stored in json.loads(path.read_text(encoding="utf-8")):
                     stored["columns"] = tuple((name, kind) for name, kind in stored["columns"])

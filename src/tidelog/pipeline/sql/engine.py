@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +70,7 @@ class Engine:
         self._starting = starting
         self._until_done = until_done
         self._direct = direct
+        self._job_group = f"{STATEMENT}-{uuid.uuid4().hex}"  # Other engines may share the Spark.
         self.catalog = catalog or Catalog()
         self.queries: dict[str, tuple[str, Pipeline]] = {}  # by name: the topic it writes, and its pipeline
         self._watched: LiveRows | None = None
@@ -114,7 +116,7 @@ class Engine:
         self._cancelled = True
         if self._watched is not None:
             self._watched.stop()
-        self._pipeline.cancel_jobs(STATEMENT)
+        self._pipeline.cancel_jobs(self._job_group)
 
     def stop(self) -> None:
         for _, running in self.queries.values():
@@ -134,12 +136,10 @@ class Engine:
 
     def _select(self, statement: statements.Select) -> Result:
         query = statement.query
-        # Spark starts only for names that exist.
-        relations_of(self.catalog, query, self.topics)
+        directly = self.without_spark(statement)
+        if directly is not None:
+            return directly
         if query.emit is None:
-            directly = self._directly(query)
-            if directly is not None:
-                return directly
             self._can_be_cancelled()
             rows = self._plan(query, streaming=False).df
             return Rows(rows.columns, (tuple(row) for row in rows.toLocalIterator()))
@@ -151,9 +151,11 @@ class Engine:
         self._watched = LiveRows(plan.df, plan.mode, query.limit, self._until_done)
         return Rows(plan.df.columns, iter(self._watched), live=True)
 
-    def _directly(self, query: statements.SqlQuery) -> Rows | None:
-        """The rows of a query that needs no Spark; None if Spark has to answer."""
-        if not self._direct:
+    def without_spark(self, statement: statements.Select) -> Rows | None:
+        """The rows of a query that needs no Spark; None if Spark has to answer.  Raises an error for a mistyped name."""
+        query = statement.query
+        relations_of(self.catalog, query, self.topics)
+        if not self._direct or query.emit is not None:
             return None
         from tidelog.pipeline.sql.direct.answer import answered, only_table
         from tidelog.pipeline.sql.direct.plan import NotDirect
@@ -166,10 +168,14 @@ class Engine:
             return None
         return Rows(answer.columns, answer.rows)
 
+    def use_spark(self) -> None:
+        """From now on Spark answers every query."""
+        self._direct = False
+
     def _can_be_cancelled(self) -> None:
         """Makes the jobs that this thread starts from now on cancellable; continuous queries have job groups of their
         own."""
-        self._pipeline.spark.sparkContext.setJobGroup(STATEMENT, "a statement", interruptOnCancel=True)
+        self._pipeline.spark.sparkContext.setJobGroup(self._job_group, "a statement", interruptOnCancel=True)
 
     def _explain(self, statement: statements.Explain) -> Result:
         plan = self._plan(statement.query, streaming=statement.query.emit is not None)
@@ -383,7 +389,7 @@ class Engine:
             self._pipeline.spark.conf.set(statement.name, statement.value)
         except Exception as problem:
             raise SqlError(str(problem).split("\n")[0]) from None
-        self._direct = False
+        self.use_spark()
         return Notice(f"{statement.name} is {statement.value}")
 
 

@@ -3,6 +3,7 @@ columns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tidelog.pipeline.options.source import ValueOptions
@@ -18,6 +19,12 @@ from tidelog.pipeline.values.value_format import value_format
 def has_schema(relation: Relation) -> bool:
     """True if the relation has a schema of its own or from a registry."""
     return "schema" in relation.options or "registry" in relation.options
+
+
+def has_schema_properties(properties: Mapping[str, str]) -> bool:
+    """True if CREATE names a schema or a registry, or a format that has to have one."""
+    format = properties.get("format", "json").lower()
+    return "schema" in properties or "registry" in properties or format in ("avro", "protobuf")
 
 
 def with_schema(relation: Relation) -> Relation:

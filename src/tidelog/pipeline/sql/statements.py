@@ -113,6 +113,12 @@ Statement = Create | Insert | Select | Explain | Show | Describe | Terminate | D
 
 def parse_script(text: str) -> Iterator[Statement]:
     """The statements of a text, each parsed when it is requested."""
+    for _, statement in placed_statements(text):
+        yield statement
+
+
+def placed_statements(text: str) -> Iterator[tuple[str, Statement]]:
+    """The statements, each with its own text at its place: blanks stand for the others, so lines and columns stay."""
     try:
         tokens = sqlglot.tokenize(text, dialect=SparkText)
     except TokenError:
@@ -122,12 +128,16 @@ def parse_script(text: str) -> Iterator[Statement]:
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
             if part:
-                yield _statement(text, part)
+                yield _alone(text, part), _statement(text, part)
             part = []
         else:
             part.append(token)
     if part:
-        yield _statement(text, part)
+        yield _alone(text, part), _statement(text, part)
+
+
+def _alone(text: str, tokens: list[Token]) -> str:
+    return _blank(text[: tokens[0].start]) + text[tokens[0].start : tokens[-1].end + 1]
 
 
 def _statement(text: str, tokens: list[Token]) -> Statement:
@@ -209,7 +219,9 @@ class _SqlParser:
         name = token.text
         # Topics may have dots and dashes in their names without quotes.
         while self.at < len(self.tokens) and self.tokens[self.at].start == self.tokens[self.at - 1].end + 1:
-            if self.tokens[self.at].token_type not in GLUED:
+            # Behind a dot stands a name, even if it is a word of SQL: spark.sql.session.timeZone.
+            behind_dot = self.tokens[self.at - 1].token_type is TokenType.DOT
+            if self.tokens[self.at].token_type not in GLUED and not behind_dot:
                 break
             name += self.tokens[self.at].text
             self.at += 1

@@ -7,34 +7,55 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 from typing import ClassVar
+from uuid import UUID
 
 from tidelog.wire.message import Message, Struct
 from tidelog.wire.primitives import (
     DEFAULT,
+    ZERO_UUID,
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     unsupported,
+    uuid_of,
     uvarint,
 )
 
 _get_b = Layout(">b").unpack_from
+_get_i = Layout(">i").unpack_from
 _get_iB = Layout(">iB").unpack_from
 _get_ihB = Layout(">ihB").unpack_from
+_get_iqB = Layout(">iqB").unpack_from
+_get_iqqB = Layout(">iqqB").unpack_from
+_get_q = Layout(">q").unpack_from
 _get_t = Layout(">?").unpack_from
+_get_uB = Layout(">16sB").unpack_from
 _put_b = Layout(">b").pack
 _put_i = Layout(">i").pack
 _put_ih = Layout(">ih").pack
-_put_ix = Layout(">ix").pack
+_put_iqq = Layout(">iqq").pack
+_put_iqx = Layout(">iqx").pack
+_put_q = Layout(">q").pack
 _put_t = Layout(">?").pack
+_put_u = Layout(">16s").pack
 
 
 class DescribeClusterRequest(Message):
-    __slots__ = ("include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers")
+    __slots__ = (
+        "include_cluster_authorized_operations",
+        "endpoint_type",
+        "include_fenced_brokers",
+        "backup_cut_ms",
+        "backup_hold_ms",
+        "include_metadata",
+    )
 
     API_KEY: ClassVar[int] = 60
     VERSIONS: ClassVar[tuple[int, int]] = (0, 2)
@@ -45,10 +66,16 @@ class DescribeClusterRequest(Message):
         include_cluster_authorized_operations: bool = False,
         endpoint_type: int = 1,
         include_fenced_brokers: bool = False,
+        backup_cut_ms: int = -1,
+        backup_hold_ms: int = 0,
+        include_metadata: bool = False,
     ) -> None:
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
         self.endpoint_type = endpoint_type
         self.include_fenced_brokers = include_fenced_brokers
+        self.backup_cut_ms = backup_cut_ms
+        self.backup_hold_ms = backup_hold_ms
+        self.include_metadata = include_metadata
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[DescribeClusterRequest, int]:
@@ -73,12 +100,38 @@ def _read_flexible_describe_cluster_request(data: Buffer, at: int, version: int)
         include_fenced_brokers = False
     tagged = data[at]
     at += 1
+    backup_cut_ms = -1
+    backup_hold_ms = 0
+    include_metadata = False
     if tagged:
-        at = skip_tagged(data, at, tagged)
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                (backup_cut_ms,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterRequest.backup_cut_ms")
+            elif tag == 10001:
+                (backup_hold_ms,) = _get_i(data, at)
+                at += 4
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterRequest.backup_hold_ms")
+            elif tag == 10002:
+                (include_metadata,) = _get_t(data, at)
+                at += 1
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterRequest.include_metadata")
+            else:
+                at = tag_end
     return DescribeClusterRequest(
         include_cluster_authorized_operations,
         endpoint_type,
         include_fenced_brokers,
+        backup_cut_ms,
+        backup_hold_ms,
+        include_metadata,
     ), at
 
 
@@ -94,6 +147,218 @@ def _write_flexible_describe_cluster_request(out: bytearray, x: DescribeClusterR
     else:
         if x.include_fenced_brokers:
             raise unsupported("DescribeClusterRequest.include_fenced_brokers", version)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.backup_cut_ms != -1:
+        part = bytearray()
+        part += _put_q(x.backup_cut_ms)
+        tagged.append((10000, part))
+    if x.backup_hold_ms != 0:
+        part = bytearray()
+        part += _put_i(x.backup_hold_ms)
+        tagged.append((10001, part))
+    if x.include_metadata:
+        part = bytearray()
+        part += _put_t(x.include_metadata)
+        tagged.append((10002, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
+
+
+class MetadataEntry(Struct):
+    __slots__ = ("key", "value")
+
+    def __init__(
+        self,
+        key: str = "",
+        value: bytes = b"",
+    ) -> None:
+        self.key = key
+        self.value = value
+
+
+def _read_flexible_metadata_entry(data: Buffer, at: int, version: int) -> tuple[MetadataEntry, int]:
+    size = data[at]
+    at += 1
+    if size > 127:
+        size, at = string_size(data, at, size)
+    size -= 1
+    if size < 0:
+        raise bad_null("MetadataEntry.key", size)
+    end = at + size
+    key = str(data[at:end], "utf-8")
+    at = end
+    size = data[at]
+    at += 1
+    if size > 127:
+        size, at = uvarint(data, at, size)
+    size -= 1
+    if size < 0:
+        raise bad_null("MetadataEntry.value", size)
+    end = at + size
+    value = bytes(data[at:end])
+    at = end
+    tagged = data[at]
+    at += 1
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return MetadataEntry(key, value), at
+
+
+def _write_flexible_metadata_entry(out: bytearray, x: MetadataEntry, version: int) -> None:
+    raw = x.key.encode()
+    size = len(raw)
+    if size < 127:
+        out.append(size + 1)
+    else:
+        put_string_size(out, size)
+    out += raw
+    raw = x.value
+    size = len(raw)
+    if size < 127:
+        out.append(size + 1)
+    else:
+        put_uvarint(out, size + 1)
+    out += raw
+    out.append(0)
+
+
+class BackupEpoch(Struct):
+    __slots__ = ("leader_epoch", "start_offset")
+
+    def __init__(
+        self,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.start_offset = start_offset
+
+
+def _read_flexible_backup_epoch(data: Buffer, at: int, version: int) -> tuple[BackupEpoch, int]:
+    leader_epoch, start_offset, tagged = _get_iqB(data, at)
+    at += 13
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return BackupEpoch(leader_epoch, start_offset), at
+
+
+def _write_flexible_backup_epoch(out: bytearray, x: BackupEpoch, version: int) -> None:
+    out += _put_iqx(x.leader_epoch, x.start_offset)
+
+
+class BackupPartition(Struct):
+    __slots__ = ("index", "start", "end", "leader_epochs")
+
+    def __init__(
+        self,
+        index: int = 0,
+        start: int = 0,
+        end: int = 0,
+        leader_epochs: list[BackupEpoch] = DEFAULT,
+    ) -> None:
+        self.index = index
+        self.start = start
+        self.end = end
+        self.leader_epochs: list[BackupEpoch] = [] if leader_epochs is DEFAULT else leader_epochs
+
+
+def _read_flexible_backup_partition(data: Buffer, at: int, version: int) -> tuple[BackupPartition, int]:
+    leader_epochs: list[BackupEpoch]
+    index, start, end_, count = _get_iqqB(data, at)
+    at += 21
+    if count > 127:
+        count, at = uvarint(data, at, count)
+    count -= 1
+    if count < 0 or count * 13 > len(data) - at:
+        raise bad_count("BackupPartition.leader_epochs", count, len(data) - at)
+    leader_epochs = []
+    for _ in range(count):
+        leader_epochs_item, at = _read_flexible_backup_epoch(data, at, version)
+        leader_epochs.append(leader_epochs_item)
+    tagged = data[at]
+    at += 1
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return BackupPartition(index, start, end_, leader_epochs), at
+
+
+def _write_flexible_backup_partition(out: bytearray, x: BackupPartition, version: int) -> None:
+    leader_epochs = x.leader_epochs
+    out += _put_iqq(x.index, x.start, x.end)
+    size = len(leader_epochs)
+    if size < 127:
+        out.append(size + 1)
+    else:
+        put_uvarint(out, size + 1)
+    for leader_epochs_item in leader_epochs:
+        _write_flexible_backup_epoch(out, leader_epochs_item, version)
+    out.append(0)
+
+
+class BackupTopic(Struct):
+    __slots__ = ("topic_id", "name", "partitions")
+
+    def __init__(
+        self,
+        topic_id: UUID = ZERO_UUID,
+        name: str = "",
+        partitions: list[BackupPartition] = DEFAULT,
+    ) -> None:
+        self.topic_id = topic_id
+        self.name = name
+        self.partitions: list[BackupPartition] = [] if partitions is DEFAULT else partitions
+
+
+def _read_flexible_backup_topic(data: Buffer, at: int, version: int) -> tuple[BackupTopic, int]:
+    partitions: list[BackupPartition]
+    topic_id, size = _get_uB(data, at)
+    at += 17
+    topic_id = uuid_of(topic_id)
+    if size > 127:
+        size, at = string_size(data, at, size)
+    size -= 1
+    if size < 0:
+        raise bad_null("BackupTopic.name", size)
+    end = at + size
+    name = str(data[at:end], "utf-8")
+    at = end
+    count = data[at]
+    at += 1
+    if count > 127:
+        count, at = uvarint(data, at, count)
+    count -= 1
+    if count < 0 or count * 22 > len(data) - at:
+        raise bad_count("BackupTopic.partitions", count, len(data) - at)
+    partitions = []
+    for _ in range(count):
+        partitions_item, at = _read_flexible_backup_partition(data, at, version)
+        partitions.append(partitions_item)
+    tagged = data[at]
+    at += 1
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return BackupTopic(topic_id, name, partitions), at
+
+
+def _write_flexible_backup_topic(out: bytearray, x: BackupTopic, version: int) -> None:
+    raw = x.name.encode()
+    out += _put_u(x.topic_id.bytes)
+    size = len(raw)
+    if size < 127:
+        out.append(size + 1)
+    else:
+        put_string_size(out, size)
+    out += raw
+    partitions = x.partitions
+    size = len(partitions)
+    if size < 127:
+        out.append(size + 1)
+    else:
+        put_uvarint(out, size + 1)
+    for partitions_item in partitions:
+        _write_flexible_backup_partition(out, partitions_item, version)
     out.append(0)
 
 
@@ -188,6 +453,10 @@ class DescribeClusterResponse(Message):
         "controller_id",
         "brokers",
         "cluster_authorized_operations",
+        "cut_began_ms",
+        "cut_ended_ms",
+        "backup_topics",
+        "metadata_entries",
     )
 
     API_KEY: ClassVar[int] = 60
@@ -204,6 +473,10 @@ class DescribeClusterResponse(Message):
         controller_id: int = -1,
         brokers: list[DescribeClusterBroker] = DEFAULT,
         cluster_authorized_operations: int = -2147483648,
+        cut_began_ms: int = -1,
+        cut_ended_ms: int = -1,
+        backup_topics: list[BackupTopic] = DEFAULT,
+        metadata_entries: list[MetadataEntry] = DEFAULT,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -213,6 +486,10 @@ class DescribeClusterResponse(Message):
         self.controller_id = controller_id
         self.brokers: list[DescribeClusterBroker] = [] if brokers is DEFAULT else brokers
         self.cluster_authorized_operations = cluster_authorized_operations
+        self.cut_began_ms = cut_began_ms
+        self.cut_ended_ms = cut_ended_ms
+        self.backup_topics: list[BackupTopic] = [] if backup_topics is DEFAULT else backup_topics
+        self.metadata_entries: list[MetadataEntry] = [] if metadata_entries is DEFAULT else metadata_entries
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[DescribeClusterResponse, int]:
@@ -225,6 +502,8 @@ class DescribeClusterResponse(Message):
 def _read_flexible_describe_cluster_response(data: Buffer, at: int, version: int) -> tuple[DescribeClusterResponse, int]:
     error_message: str | None
     brokers: list[DescribeClusterBroker]
+    backup_topics: list[BackupTopic]
+    metadata_entries: list[MetadataEntry]
     throttle_time_ms, error_code, size = _get_ihB(data, at)
     at += 7
     if size > 127:
@@ -264,8 +543,55 @@ def _read_flexible_describe_cluster_response(data: Buffer, at: int, version: int
         brokers.append(brokers_item)
     cluster_authorized_operations, tagged = _get_iB(data, at)
     at += 5
+    cut_began_ms = -1
+    cut_ended_ms = -1
+    backup_topics = []
+    metadata_entries = []
     if tagged:
-        at = skip_tagged(data, at, tagged)
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                (cut_began_ms,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterResponse.cut_began_ms")
+            elif tag == 10001:
+                (cut_ended_ms,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterResponse.cut_ended_ms")
+            elif tag == 10002:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 19 > len(data) - at:
+                    raise bad_count("DescribeClusterResponse.backup_topics", count, len(data) - at)
+                backup_topics = []
+                for _ in range(count):
+                    backup_topics_item, at = _read_flexible_backup_topic(data, at, version)
+                    backup_topics.append(backup_topics_item)
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterResponse.backup_topics")
+            elif tag == 10003:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 3 > len(data) - at:
+                    raise bad_count("DescribeClusterResponse.metadata_entries", count, len(data) - at)
+                metadata_entries = []
+                for _ in range(count):
+                    metadata_entries_item, at = _read_flexible_metadata_entry(data, at, version)
+                    metadata_entries.append(metadata_entries_item)
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterResponse.metadata_entries")
+            else:
+                at = tag_end
     return DescribeClusterResponse(
         throttle_time_ms,
         error_code,
@@ -275,6 +601,10 @@ def _read_flexible_describe_cluster_response(data: Buffer, at: int, version: int
         controller_id,
         brokers,
         cluster_authorized_operations,
+        cut_began_ms,
+        cut_ended_ms,
+        backup_topics,
+        metadata_entries,
     ), at
 
 
@@ -311,4 +641,39 @@ def _write_flexible_describe_cluster_response(out: bytearray, x: DescribeCluster
         put_uvarint(out, size + 1)
     for brokers_item in brokers:
         _write_flexible_describe_cluster_broker(out, brokers_item, version)
-    out += _put_ix(x.cluster_authorized_operations)
+    out += _put_i(x.cluster_authorized_operations)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.cut_began_ms != -1:
+        part = bytearray()
+        part += _put_q(x.cut_began_ms)
+        tagged.append((10000, part))
+    if x.cut_ended_ms != -1:
+        part = bytearray()
+        part += _put_q(x.cut_ended_ms)
+        tagged.append((10001, part))
+    if x.backup_topics:
+        part = bytearray()
+        backup_topics = x.backup_topics
+        size = len(backup_topics)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        for backup_topics_item in backup_topics:
+            _write_flexible_backup_topic(part, backup_topics_item, version)
+        tagged.append((10002, part))
+    if x.metadata_entries:
+        part = bytearray()
+        metadata_entries = x.metadata_entries
+        size = len(metadata_entries)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        for metadata_entries_item in metadata_entries:
+            _write_flexible_metadata_entry(part, metadata_entries_item, version)
+        tagged.append((10003, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)

@@ -181,6 +181,10 @@ def test_what_is_no_duration(text: str) -> None:
             "the record of a/0 at 5 does not fit",
         ),
         ("one line\nanother", "one line"),
+        (
+            "An error occurred while calling o9.save.\n: org.apache.spark.NoSource: it failed\n\tat x",
+            "it failed",
+        ),
     ],
 )
 def test_the_reason_of_a_long_story_is_one_line(story: str, reason: str) -> None:

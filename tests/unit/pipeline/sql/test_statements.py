@@ -90,6 +90,7 @@ def test_the_small_statements() -> None:
     ]
     assert statements[6] == Set("spark.sql.ansi.enabled", "false") and isinstance(statements[7], Explain)
     assert parsed("SET spark.sql.shuffle.partitions = 4") == Set("spark.sql.shuffle.partitions", "4")
+    assert parsed("SET spark.sql.session.timeZone = 'UTC'") == Set("spark.sql.session.timeZone", "UTC")
     assert parsed("SET a.b = -1 ms") == Set("a.b", "-1 ms")
 
 

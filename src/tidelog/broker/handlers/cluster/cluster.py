@@ -1,4 +1,6 @@
-"""DescribeCluster (api 60), versions 0-2.  Endpoints of controllers are not told: clients talk to brokers here."""
+"""DescribeCluster (api 60), versions 0-2.  Endpoints of controllers are not told: clients talk to brokers here.
+
+With fields of our own, the answer also has what a backup needs of this broker (`backup_cut`)."""
 
 from __future__ import annotations
 
@@ -16,7 +18,19 @@ CONTROLLERS = 2
 _OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+async def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    response = _described(request, context)
+    if request.backup_cut_ms >= 0 and response.error_code == errors.NONE:
+        from tidelog.broker.handlers.cluster.backup_cut import add_backup_cut
+
+        try:
+            await add_backup_cut(request, response, context)
+        except errors.TidelogError as problem:
+            return DescribeClusterResponse(error_code=problem.code, error_message=str(problem))
+    return response
+
+
+def _described(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     if context.version >= 1 and request.endpoint_type != BROKERS:
         problem: errors.TidelogError = errors.UnsupportedEndpointType(
             f"this listener tells of brokers (type {BROKERS}), not of endpoints of type {request.endpoint_type}"

@@ -1,0 +1,136 @@
+"""Asks all brokers of a cluster for their ends at one moment, and one of them for the metadata.
+
+First the clocks are compared: each broker tells its time, and the round trip bounds the error.  Then all brokers get the
+same moment, each by its own clock, and hold for longer than clocks can differ.  The answers tell whether each was in
+time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.client.cluster.cluster import Cluster
+from tidelog.client.cluster.response_errors import check
+from tidelog.errors import RequestTimedOut, UnsupportedVersion
+from tidelog.types import TopicPartition
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+LEAD_MS = 500
+"""Between the request and the moment."""
+MARGIN_MS = 2
+HOLD_MS_MAX = 250
+TRIES = 5
+
+
+class LogRange(NamedTuple):
+    topic_id: UUID
+    start: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+
+
+class ClusterCut(NamedTuple):
+    cluster_id: str
+    cut_ms: int
+    clock_difference_ms: int
+    ranges: dict[TopicPartition, LogRange]
+    metadata: list[tuple[str, bytes]]
+
+
+class _ClockReading(NamedTuple):
+    ahead_ms: float
+    """Of this machine's clock."""
+    error_ms: float
+
+
+async def take_cut(cluster: Cluster, timeout_ms: int) -> ClusterCut:
+    async def attempt() -> ClusterCut:
+        await cluster.refresh(())
+        nodes = sorted(cluster.topology.nodes)
+        if len(nodes) == 1:
+            return _together(cluster, 0, [await _ask(cluster, nodes[0], 0, 0, True)])
+        return await _of_several(cluster, nodes)
+
+    return await cluster.retrying("DescribeCluster", attempt, timeout_ms)
+
+
+async def _of_several(cluster: Cluster, nodes: list[int]) -> ClusterCut:
+    clock = cluster.environment.clock
+    for _ in range(TRIES):
+        # Each also opens the logs that it has not opened yet, so that the cut itself is quick.
+        await asyncio.gather(*(_ask(cluster, node, 0, 0, False) for node in nodes))
+        readings = [await _compare_clocks(cluster, node) for node in nodes]
+        lowest = min(reading.ahead_ms - reading.error_ms for reading in readings)
+        highest = max(reading.ahead_ms + reading.error_ms for reading in readings)
+        difference_ms = int(highest - lowest) + 1
+        # The moment is told in each broker's own time: what is left of the difference is the error of the readings.
+        uncertain_ms = 2 * max(reading.error_ms for reading in readings)
+        hold_ms = int(uncertain_ms) + 1 + MARGIN_MS
+        if hold_ms > HOLD_MS_MAX:
+            continue
+        at_ms = clock.now_ms() + LEAD_MS
+        moments = [int(at_ms + reading.ahead_ms) for reading in readings]
+        answers = await asyncio.gather(
+            *(
+                _ask(cluster, node, moment, hold_ms, number == 0)
+                for number, (node, moment) in enumerate(zip(nodes, moments, strict=True))
+            )
+        )
+        in_time = all(
+            answer.cut_began_ms <= moment - hold_ms + MARGIN_MS // 2
+            and answer.cut_ended_ms >= moment + hold_ms
+            for answer, moment in zip(answers, moments, strict=True)
+        )
+        if in_time:
+            return _together(cluster, difference_ms, answers)
+    raise RequestTimedOut(
+        f"the brokers {', '.join(map(str, nodes))} could not be read at one moment in {TRIES} tries: they answer too "
+        "slowly, or are too busy; try again"
+    )
+
+
+async def _compare_clocks(cluster: Cluster, node: int) -> _ClockReading:
+    clock, best = cluster.environment.clock, None
+    for _ in range(3):
+        asked_ms = clock.now_ms()
+        answer = await _ask(cluster, node, 0, 0, False)
+        answered_ms = clock.now_ms() + 1
+        error_ms = (answered_ms - asked_ms) / 2 + 1
+        if best is None or error_ms < best.error_ms:
+            best = _ClockReading(answer.cut_ended_ms - (asked_ms + answered_ms) / 2, error_ms)
+    assert best is not None
+    return best
+
+
+async def _ask(
+    cluster: Cluster, node: int, at_ms: int, hold_ms: int, metadata: bool
+) -> DescribeClusterResponse:
+    request = DescribeClusterRequest(backup_cut_ms=at_ms, backup_hold_ms=hold_ms, include_metadata=metadata)
+    answer = await (await cluster.node(node)).ask(request, DescribeClusterResponse)
+    check(answer.error_code, "the cut of a backup", answer.error_message)
+    if answer.cut_began_ms < 0:
+        raise UnsupportedVersion(f"broker {node} cannot be backed up: it is not Tidelog, or an older version")
+    return answer
+
+
+def _together(cluster: Cluster, difference_ms: int, answers: list[DescribeClusterResponse]) -> ClusterCut:
+    ranges = {
+        TopicPartition(topic.name, each.index): LogRange(
+            topic.topic_id,
+            each.start,
+            each.end,
+            tuple((epoch.leader_epoch, epoch.start_offset) for epoch in each.leader_epochs),
+        )
+        for answer in answers
+        for topic in answer.backup_topics
+        for each in topic.partitions
+    }
+    metadata = [(entry.key, bytes(entry.value)) for answer in answers for entry in answer.metadata_entries]
+    return ClusterCut(
+        answers[0].cluster_id,
+        max(answer.cut_ended_ms for answer in answers),
+        difference_ms,
+        ranges,
+        metadata,
+    )
