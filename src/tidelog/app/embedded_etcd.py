@@ -19,6 +19,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ IDENTITY = "meta.properties"
 RESTART_S = 0.2
 RESTART_S_MAX = 5.0
 STOP_S_MAX = 20.0
+REPLACE_S_MAX = 60.0
+REPLACE_EVERY_S = 1.0
 VERSION_S_MAX = 30.0
 PR_SET_PDEATHSIG = 1
 
@@ -223,17 +226,24 @@ class EmbeddedEtcd:
         return True
 
     def _replace(self, other: EmbeddedMember, own: Sequence[dict[str, Any]]) -> None:
+        """The others take a member only when they have been connected to each other for some seconds."""
         scheme = "https" if self._config.tidelog_metadata_tls_ca else "http"
-        try:
-            for entry in own:
-                log.warning("the data of this machine's member of etcd are gone: it is replaced by a new one")
-                self._ask(other, "remove", {"ID": entry["ID"]})
-            self._ask(other, "add", {"peerURLs": [f"{scheme}://{self._member.peer}"]})
-        except (OSError, http.client.HTTPException, ValueError) as problem:
-            raise MemberFailed(
-                f"the member {self._member.endpoint} has lost its data, and the others cannot take it back: {problem}; "
-                "a majority of them must run"
-            ) from None
+        log.warning("the data of this machine's member of etcd are gone: it is replaced by a new one")
+        left, deadline = list(own), time.monotonic() + REPLACE_S_MAX
+        while True:
+            try:
+                while left:
+                    self._ask(other, "remove", {"ID": left[-1]["ID"]})
+                    left.pop()
+                self._ask(other, "add", {"peerURLs": [f"{scheme}://{self._member.peer}"]})
+                return
+            except (OSError, http.client.HTTPException, ValueError) as problem:
+                if time.monotonic() >= deadline:
+                    raise MemberFailed(
+                        f"the member {self._member.endpoint} has lost its data, and the others cannot take it back: "
+                        f"{problem}; a majority of them must run"
+                    ) from None
+            time.sleep(REPLACE_EVERY_S)
 
     def _ask(self, other: EmbeddedMember, what: str, request: dict[str, Any]) -> dict[str, Any]:
         """etcd's gateway: JSON in, JSON out."""
