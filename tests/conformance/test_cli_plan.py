@@ -23,6 +23,14 @@ def test_a_plan_without_a_cluster() -> None:
     assert "21 TB" in shown and "Throughput is the bottleneck: the load needs 30 brokers." in shown
 
 
+def test_a_plan_for_a_load_that_grows_and_is_compressed() -> None:
+    grows = ("--compression", "4", "--growth", "5", "--months", "24", "--offline")
+    found = json.loads(ok(*LOAD, *grows, "--json"))
+    assert round(found["plan"]["storage_bytes"] / 1e12, 3) == round(21 / 4 * 1.05**24, 3)
+    shown = ok(*LOAD, *grows)
+    assert "1 kB / 4 * 3.23 * 7 days" in shown and "in 24 months, growing by 5 % a month" in shown
+
+
 def test_a_cluster_that_is_not_there_does_not_keep_from_planning() -> None:
     shown = invoke(*LOAD, "--bootstrap", "127.0.0.1:1", "--timeout", "2")
     assert shown.exit_code == 0
@@ -52,6 +60,7 @@ def test_a_cluster_is_measured(bootstrap: str, topic: Callable[..., str]) -> Non
     assert measured["stored_bytes"] > 500 and measured["disk_bytes"] > measured["disk_free_bytes"] > 0
     assert found["comparison"]["fits"] is False  # three copies do not fit on one broker
     assert found["comparison"]["disk_full_s"] > 0
+    assert found["comparison"]["outgrown"] is None
     assert "This cluster is too small for the plan" in shown and "runs out first" in shown
 
 
@@ -64,6 +73,9 @@ def test_amounts_that_mean_nothing() -> None:
         ("--disk-fill", "0"),
         ("--replication", "0"),
         ("--broker-disk", "0"),
+        ("--compression", "0.5"),
+        ("--growth", "5000"),
+        ("--months", "-1"),
     ):
         shown = invoke(*LOAD, option, value, "--offline")
         assert shown.exit_code == 2, option

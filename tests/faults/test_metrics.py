@@ -21,6 +21,7 @@ from tests.conformance.members import Member
 from tests.conformance.process import wait_until
 from tests.conformance.raw import Connection, ConnectionClosed
 from tests.conformance.share_client import set_group
+from tests.conformance.test_metrics_export import PUSHED_METRICS
 from tests.conformance.topics import append, create_topic, fetch, produce
 from tests.faults.broker import FaultyBroker
 from tests.faults.conftest import SMALL, BrokerFactory
@@ -80,12 +81,8 @@ REPLICATION = {
     "mq_replication_bytes_in_total", "mq_replication_bytes_out_total", "mq_throttled_fetches_total",
 }  # fmt: skip
 ELSEWHERE = {
-    "mq_process_up",  # test_processes; the next ones: tests/conformance/test_client_telemetry.py
-    *(
-        f"mq_client_{name}"
-        for name in ("instances", "metric", "metric_left_out_series", "telemetry_refused_total")
-    ),
-    *(f"mq_client_push{name}_total" for name in ("es", "ed_bytes")),
+    "mq_process_up",  # test_processes
+    *PUSHED_METRICS,
     *REMOTE_METRICS,  # tests/faults/test_tiers_metrics.py
     "mq_throttled_requests_total",
     "mq_throttle_time_ms_total",  # tests/conformance/test_quotas.py

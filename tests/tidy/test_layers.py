@@ -71,6 +71,7 @@ PURE = [
     "cli/top/screen.py",
     "cli/top/view.py",
     "cli/top/window.py",
+    "broker/telemetry/export_queue.py",
     "client/admin/placement.py",
     "client/admin/reset_target.py",
     "client/checks.py",

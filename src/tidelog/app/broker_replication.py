@@ -18,6 +18,7 @@ from tidelog.metadata.registration import Registration
 from tidelog.metadata.store import MetadataStore
 from tidelog.replication.in_sync import InSync
 from tidelog.replication.leader_fetchers import LeaderFetchers
+from tidelog.replication.leaderless_logs import LeaderlessLogs
 from tidelog.replication.metadata_rollback import MetadataRollback
 from tidelog.replication.partition import HostedPartition
 from tidelog.replication.partitions import Partitions
@@ -71,6 +72,7 @@ class BrokerReplication:
         self.outbound = Throttle(lambda: controller.config().leader_replication_throttled_rate)
         self._followers = ReplicaFetchers(node, partitions, self._follower)
         self.rollback = MetadataRollback(node, partitions, dirs, controller)
+        self.leaderless = LeaderlessLogs(node, partitions, controller)
 
     def _follower(self, leader: NodeId) -> LeaderFetchers:
         def fetcher(bytes_max: int, unwritten_max: int) -> ReplicaFetcher:
@@ -134,6 +136,7 @@ class BrokerReplication:
             self._active_controller.learned(update)
             self.in_sync.learned(update)
             self.rollback.learned(update)
+            self.leaderless.learned(update)
         if update.brokers:
             self._brokers_changed(update.image)
         self._moved.set()

@@ -38,6 +38,7 @@ from tidelog.broker.metrics.metric_sources import MetricSources
 from tidelog.broker.router import Router
 from tidelog.broker.server import Server
 from tidelog.broker.services import Services
+from tidelog.broker.telemetry.otlp_exporter import new_exporter
 from tidelog.broker.tenant_storage import TenantStorage
 from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners
@@ -187,7 +188,7 @@ class Broker:
         self._undo.push_async_callback(self._groups.stop)
         self._undo.push_async_callback(self._transactions.stop)
         self._undo.push_async_callback(self._registry.stop)
-        self._start_auditing(node)
+        self._start_forwarding(node, services)
         self._undo.push_async_callback(self._server.stop, GRACE_MS)
         self._undo.push_async_callback(self._hand_over)
         self._server.start()
@@ -248,6 +249,7 @@ class Broker:
         self._run(active_controller.run(), "the controller's duties")
         self._run(self._replicating.in_sync.run(), "watching in-sync sets")
         self._run(self._replicating.rollback.run(), "comparing logs with the metadata")
+        self._run(self._replicating.leaderless.run(), "reporting logs in doubt that have grown")
         self._run(DirectoryFailure(node, self._dirs, controller).run(), "watching disks")
         self._run(self._known_revision.run(), "keeping the revision of the metadata")
         self._undo.callback(self._known_revision.remember)
@@ -312,7 +314,11 @@ class Broker:
 
             check_keytabs(doors)
 
-    def _start_auditing(self, node: NodeId) -> None:
+    def _start_forwarding(self, node: NodeId, services: Services) -> None:
+        """Audit events to their topic, and metrics of clients to their receiver: both end after the server."""
+        if (exporter := services.otlp_exporter) is not None:
+            self._run(exporter.run(), "forwarding the metrics of clients")
+            self._undo.push_async_callback(exporter.stop)
         if not self._given.audits or not self._given.tidelog_audit_topic:
             return
         writer = AuditTopicWriter(
@@ -449,6 +455,7 @@ class Broker:
             in_sync=self._replicating.in_sync,
             counters=BrokerCounters(self._given.tidelog_metrics_clients_max),
             outbound=self._replicating.outbound,
+            otlp_exporter=new_exporter(self._controller.config, around.random),
         )
 
     def _bind_gateways(self, bound: Bound) -> tuple[str, int] | None:

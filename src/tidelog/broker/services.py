@@ -16,6 +16,7 @@ from tidelog.broker.handlers.produce.open_batch import Opening
 from tidelog.broker.metrics.counters import BrokerCounters
 from tidelog.broker.session import Session
 from tidelog.broker.telemetry.client_metrics import ClientMetrics
+from tidelog.broker.telemetry.otlp_exporter import OtlpExporter
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
 from tidelog.groups.topic_viewer import TopicViewer
@@ -87,6 +88,8 @@ class Services:
     """By producer: its last request that waits for the coordinator of its transaction."""
     counters: BrokerCounters = field(default_factory=BrokerCounters)
     client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
+    otlp_exporter: OtlpExporter | None = None
+    """Where the metrics of clients are forwarded; None: nowhere."""
     opening: Opening = field(default_factory=Opening)
     queued: QueuedBytes = field(default_factory=lambda: QueuedBytes(1 << 62))
     """What requests take that wait; the router sets its bound."""

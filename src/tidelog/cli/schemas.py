@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import click
 
 from tidelog.cli.completion import beginning, timeout_ms, typed_connection
-from tidelog.cli.connection.command_config import RegistryLogin
+from tidelog.cli.connection.command_config import RegistryLogin, check_encrypted
 from tidelog.cli.connection.options import connection_options, registry_option, take_connection
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, command_help
@@ -52,7 +52,7 @@ def registry_of(urls: str, login: RegistryLogin, timeout_ms: int) -> Registry:
     from tidelog.schema import Registry
 
     if login.of_brokers:
-        _check_encrypted(urls)
+        check_encrypted(urls, "basic.auth.user.info")
     try:
         return Registry(
             urls.split(","),
@@ -65,18 +65,6 @@ def registry_of(urls: str, login: RegistryLogin, timeout_ms: int) -> Registry:
         )
     except ValueError as problem:
         raise Failure(str(problem)) from None
-
-
-def _check_encrypted(urls: str) -> None:
-    from tidelog.config.oauth import is_loopback
-
-    for url in urls.split(","):
-        parts = urlsplit(url)
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise Failure(
-                f"{url} is not encrypted, and the log-in of --command-config would be readable on the way: use https:, or "
-                "give basic.auth.user.info"
-            )
 
 
 def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

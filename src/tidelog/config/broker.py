@@ -28,6 +28,7 @@ from tidelog.config.listener_security import (
 )
 from tidelog.config.metadata_address import EmbeddedAddress, EtcdAddress, SocketAddress, parse_metadata
 from tidelog.config.oauth import OidcSettings, oidc_settings
+from tidelog.config.otlp import check_otlp
 from tidelog.config.process_count import process_count
 from tidelog.config.setting import Setting, Value, find, read_table
 from tidelog.config.tables.broker_groups import GROUPS
@@ -274,6 +275,11 @@ class BrokerConfig:
     tidelog_rest_consumers_max: int = 100
     tidelog_scrub_bytes_per_second: int = 10_485_760
     tidelog_scrub_period_ms: int = 604_800_000
+    tidelog_telemetry_otlp_ca: str | None = None
+    tidelog_telemetry_otlp_endpoint: str | None = None
+    tidelog_telemetry_otlp_headers: str | None = None
+    tidelog_telemetry_otlp_queue_bytes_max: int = 16_777_216
+    tidelog_telemetry_otlp_timeout_ms: int = 10_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_max_timeout_ms: int = 900_000
     transaction_partition_verification_enable: bool = True
@@ -386,6 +392,7 @@ class BrokerConfig:
                 "remote.log.storage.system.enable needs tidelog.remote.storage.url: the URL of an object store"
             )
         parse_levels(self.tidelog_log_levels, "tidelog.log.levels")
+        check_otlp(self.tidelog_telemetry_otlp_endpoint, self.tidelog_telemetry_otlp_headers)
         process_count(self.tidelog_processes, "tidelog.processes", 1)
         if self.default_replication_factor < 1:
             raise InvalidConfig("default.replication.factor must be at least 1")

@@ -28,7 +28,7 @@ from tidelog.metadata.config_alterations import check_dead_letter_topic
 from tidelog.metadata.elections import elections, replica_doubts
 from tidelog.metadata.image import changes
 from tidelog.metadata.image.changes import Update
-from tidelog.metadata.image.image import NO_CONFIGS, Image, TopicImage
+from tidelog.metadata.image.image import NO_CONFIGS, Image, PartitionImage, TopicImage
 from tidelog.metadata.in_sync_changes import InSyncChange, next_in_sync
 from tidelog.metadata.records import Cause, PartitionRecord
 from tidelog.metadata.store import (
@@ -412,19 +412,15 @@ class Controller:
 
         return await self._swap(attempt)
 
-    async def report_rolled_back(
-        self, name: TopicPartition, reach: Callable[[], tuple[int, int]], last_epoch: Callable[[], int]
+    async def report(
+        self, name: TopicPartition, next_state: Callable[[PartitionImage], PartitionRecord | None]
     ) -> bool:
-        """Reports that a partition's metadata are older than the log of its replica on this broker or on another one.
-        False if there is nothing to report (any more)."""
+        """Reports how far this broker's replica reaches, as `next_state` stores it.  False if there is nothing to report
+        (any more)."""
 
         def attempt(image: Image) -> tuple[bool, Swap]:
             topic, partition = image.topics.get(name.topic), image.partition(*name)
-            record = (
-                None
-                if partition is None
-                else replica_doubts.rolled_back(partition, self._node, reach, last_epoch)
-            )
+            record = None if partition is None else next_state(partition)
             if topic is None or partition is None or record is None:
                 return False, Swap([], [])
             return True, _put_state(topic.id, partition.index, record, partition.revision)

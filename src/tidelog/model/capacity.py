@@ -1,6 +1,6 @@
 """What a load needs: storage, brokers, partitions, network; and what of a running cluster it would use up first.  Pure.
 
-    storage    = messages a day * size * days kept * replicas
+    storage    = messages a day * size / compression * days kept * replicas
     brokers    = throughput / throughput of one broker * replicas
     partitions = throughput / throughput of one consumer
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.model.amounts import size_text
 
@@ -21,7 +22,7 @@ WHOLE = 1e-9  # counts this near above a whole number are that number: floating 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a cluster.  Bytes are those on the network and on disk, after compression."""
+    """The load of a cluster.  Rates are those on the network and on disk, after compression and growth."""
 
     messages_per_day: float
     message_bytes: float
@@ -33,14 +34,25 @@ class Load:
     """Bytes a second at the busiest time, where they are known better than by `peak`."""
     groups: int = 1
     """How many times everything is read."""
+    compression: float = 1.0
+    """How many times smaller compression makes the messages: 3 for 3 to 1.  `throughput` is already compressed."""
+    growth: float = 0.0
+    """Of messages and throughput in a month: 0.05 for 5 %."""
+    months: float = 0.0
+    """The load is that after so many months of growth."""
+
+    @property
+    def factor(self) -> float:
+        """By how much the load will have grown."""
+        return float((1 + self.growth) ** self.months)
 
     @property
     def mean_rate(self) -> float:
-        return self.messages_per_day * self.message_bytes / DAY_S
+        return self.messages_per_day * self.message_bytes / self.compression * self.factor / DAY_S
 
     @property
     def peak_rate(self) -> float:
-        return self.mean_rate * self.peak if self.throughput is None else self.throughput
+        return self.mean_rate * self.peak if self.throughput is None else self.throughput * self.factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +97,26 @@ class BadLoad(ValueError):
 MEAN_MAX = 1e18
 RETENTION_S_MAX = 1_000 * 365 * DAY_S
 REPLICATION_MAX = 32
+GROWING = frozenset({"throughput", "storage", "network"})
 GROUPS_MAX = 1_000_000
 PEAK_MAX = 1_000_000.0
+COMPRESSION_MAX = 1_000.0
+GROWTH_MIN, GROWTH_MAX = -0.9, 10.0
+MONTHS_MAX = 120.0
 
 
 def check(load: Load, machine: BrokerCapacity) -> None:
     """Raises `BadLoad` for contradictory and for impossibly large loads.  The comparisons also refuse NaN."""
+    if not 1 <= load.compression <= COMPRESSION_MAX:
+        raise BadLoad(
+            f"the compression ratio must be from 1 to {COMPRESSION_MAX:,.0f}, not {load.compression:g}"
+        )
+    if not GROWTH_MIN <= load.growth <= GROWTH_MAX:
+        raise BadLoad(
+            f"the growth must be from {GROWTH_MIN:.0%} to {GROWTH_MAX:.0%} a month, not {load.growth:.0%}"
+        )
+    if not 0 <= load.months <= MONTHS_MAX:
+        raise BadLoad(f"the plan can be for 0 to {MONTHS_MAX:.0f} months from now, not {load.months:g}")
     if not 0 < load.mean_rate <= MEAN_MAX:
         much = f"more than {size_text(MEAN_MAX)}/s" if load.mean_rate > 0 else "nothing at all"
         raise BadLoad(
@@ -104,9 +130,9 @@ def check(load: Load, machine: BrokerCapacity) -> None:
         raise BadLoad(f"the number of consumer groups must be from 0 to {GROUPS_MAX}, not {load.groups}")
     if load.throughput is None and not 1 <= load.peak <= PEAK_MAX:
         raise BadLoad(f"the peak factor must be from 1 to {PEAK_MAX:,.0f}, not {load.peak:g}")
-    if load.throughput is not None and not load.throughput >= load.mean_rate * (1 - WHOLE):
+    if load.throughput is not None and not load.peak_rate >= load.mean_rate * (1 - WHOLE):
         raise BadLoad(
-            f"a peak throughput of {size_text(load.throughput)}/s is less than the mean, "
+            f"a peak throughput of {size_text(load.peak_rate)}/s is less than the mean, "
             f"which is {size_text(load.mean_rate)}/s"
         )
     if not load.peak_rate <= MEAN_MAX * PEAK_MAX:
@@ -196,6 +222,13 @@ class Need:
         return self.needed / self.there if self.there else math.inf
 
 
+class Outgrown(NamedTuple):
+    """Which resource the load outgrows first, after how many months."""
+
+    resource: str
+    months: float
+
+
 @dataclass(frozen=True, slots=True)
 class CapacityComparison:
     needs: list[Need]
@@ -204,6 +237,8 @@ class CapacityComparison:
     message_bytes: float | None
     disk_full_s: float | None
     """Until the disks reach their allowed fill, if writes go on as now and nothing is deleted; None: never."""
+    outgrown: Outgrown | None = None
+    """None: the load does not grow."""
 
     @property
     def fits(self) -> bool:
@@ -224,7 +259,21 @@ def compare(load: Load, machine: BrokerCapacity, cluster: Measured) -> CapacityC
     ]
     # Partitions are added in a moment: they never limit what a cluster can take.
     limit = max((need for need in needs if need.resource != "partitions"), key=lambda need: need.share)
-    return CapacityComparison(needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written))
+    return CapacityComparison(
+        needs, limit, cluster.message_bytes, _full_after_s(machine, cluster, written), _outgrown(load, needs)
+    )
+
+
+def _outgrown(load: Load, needs: list[Need]) -> Outgrown | None:
+    """`needs` are those at the end of the plan; they grow with the load."""
+    if load.growth <= 0:
+        return None
+    growing = [need for need in needs if need.resource in GROWING]
+    first = max(growing, key=lambda need: need.share)
+    if not math.isfinite(first.share):
+        return Outgrown(first.resource, 0.0)
+    months = load.months - math.log(first.share) / math.log(1 + load.growth)
+    return Outgrown(first.resource, max(0.0, months))
 
 
 def _full_after_s(machine: BrokerCapacity, cluster: Measured, written: float | None) -> float | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 ANSWER_BYTES_MAX = 64 << 20
 HEAD_BYTES_MAX = 1 << 16
+PIECE_BYTES = 1 << 16
 TIMEOUT_S = 30.0
 
 
@@ -75,9 +76,21 @@ async def _read(reader: asyncio.StreamReader, size_max: int) -> HttpAnswer:
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return HttpAnswer(status, headers, await _chunks(reader, size_max))
     length = headers.get("content-length")
-    if length is None or int(length) > size_max:
-        raise ValueError(f"an answer of {length or 'unknown'} bytes")
+    if length is None:
+        return HttpAnswer(status, headers, await _until_the_end(reader, size_max))
+    if int(length) > size_max:
+        raise ValueError(f"an answer of {length} bytes")
     return HttpAnswer(status, headers, await reader.readexactly(int(length)))
+
+
+async def _until_the_end(reader: asyncio.StreamReader, size_max: int) -> bytes:
+    """An answer without a length ends with its connection."""
+    out = bytearray()
+    while piece := await reader.read(PIECE_BYTES):
+        out += piece
+        if len(out) > size_max:
+            raise ValueError("the answer is too long")
+    return bytes(out)
 
 
 async def _chunks(reader: asyncio.StreamReader, size_max: int) -> bytes:

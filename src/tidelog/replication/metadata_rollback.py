@@ -13,9 +13,10 @@ from functools import partial
 from typing import Protocol
 
 from tidelog import errors
-from tidelog.metadata.elections.replica_doubts import EMPTY_LOG, NO_LOG
+from tidelog.metadata.elections.replica_doubts import EMPTY_LOG, NO_LOG, rolled_back
 from tidelog.metadata.image.changes import Update
-from tidelog.metadata.image.image import Image, changed_partitions
+from tidelog.metadata.image.image import Image, PartitionImage, changed_partitions
+from tidelog.metadata.records import PartitionRecord
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.types import NodeId, TopicPartition
@@ -25,15 +26,15 @@ log = logging.getLogger("tidelog.replication")
 LOOK_S = 0.5
 
 
-class RollbackMetadata(Protocol):
-    async def report_rolled_back(
-        self, name: TopicPartition, reach: Callable[[], tuple[int, int]], last_epoch: Callable[[], int]
+class ReportedMetadata(Protocol):
+    async def report(
+        self, name: TopicPartition, next_state: Callable[[PartitionImage], PartitionRecord | None]
     ) -> bool: ...
 
 
 class MetadataRollback:
     def __init__(
-        self, node: NodeId, partitions: Partitions, dirs: LogDirs, metadata: RollbackMetadata
+        self, node: NodeId, partitions: Partitions, dirs: LogDirs, metadata: ReportedMetadata
     ) -> None:
         self._node = node
         self._partitions = partitions
@@ -67,7 +68,8 @@ class MetadataRollback:
 
     async def _report(self, name: TopicPartition) -> None:
         reach, last_epoch = partial(self._reach, name), partial(self._last_epoch, name)
-        if await self._metadata.report_rolled_back(name, reach, last_epoch):
+        next_state = partial(rolled_back, node=self._node, reach=reach, last_epoch=last_epoch)
+        if await self._metadata.report(name, next_state):
             log.error(
                 "the metadata of %s are older than its records: they were restored from a backup.  The best log leads "
                 "when the brokers of all its replicas have reported",

@@ -27,6 +27,11 @@ class VirtualClock:
         """Sets the wall time forward or, with a negative `ms`, back; timers and `monotonic_ms` are not affected."""
         self._wall_ms += ms
 
+    def jump_monotonic_ms(self, ms: int) -> None:
+        """Advances `monotonic_ms` alone, as if timers were late by `ms`: the wall time stays."""
+        self._elapsed_ms += ms
+        self._wall_ms -= ms
+
     def elapse_ms(self, ms: int) -> None:
         """Advances both times by `ms` for readers of this clock; no timer of the loop fires."""
         self._elapsed_ms += ms

@@ -139,6 +139,11 @@ class DiskState:
             self._strike(crash)
         return change()
 
+    def replace_folder(self, path: str) -> None:
+        """An empty folder takes the place of `path`, durably."""
+        for content in self.names.empty(path):
+            self.released(content)
+
     def released(self, content: FileContent) -> None:
         """The file's last name is removed; the space that open handles still hold is not counted."""
         self.used_bytes -= len(content.live)

@@ -119,6 +119,13 @@ class FolderTree:
         self._change(NameChange(source, name, None), NameChange(target, new_name, node))
         return replaced
 
+    def empty(self, path: str) -> list[FileContent]:
+        """Puts an empty folder in the place of `path`, durably; returns the files that are gone."""
+        gone = [content for name, content in self.walk() if name.startswith(f"{path}/")]
+        above, name = self.parent(path)
+        above.names[name] = above.durable[name] = VirtualFolder()
+        return gone
+
     def sync(self, path: str) -> None:
         """Makes this folder's changes durable, with the changes of other folders that they depend on through renames."""
         needed = {id(self.folder(path))}

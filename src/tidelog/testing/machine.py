@@ -55,6 +55,11 @@ class Machine:
         assert self.is_down, f"{self.name} is still running: its disk cannot be taken out"
         self.disk = successor(self.disk)
 
+    def replace_folder(self, path: str) -> None:
+        """Replaces the disk that is mounted at `path` by an empty one while the machine is down."""
+        assert self.is_down, f"{self.name} is still running: its disk cannot be taken out"
+        self.disk._state.replace_folder(path)
+
     def restart(self) -> Process:
         """Starts a new process, with the disk as the crash left it and the network reachable again."""
         assert self.is_down, f"{self.name} is still running: kill it first"

@@ -352,3 +352,32 @@ async def test_a_replica_that_a_full_disk_did_not_take_follows_once_there_is_spa
             return
         await asyncio.sleep(0.1)
     raise AssertionError([cluster.stored(name) for name in names])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_replica_in_doubt_that_has_caught_up_with_a_leader_leads_when_that_leader_lost_its_power(
+    random: Random, seed: int
+) -> None:
+    """The leader could not store that the replica is whole again: it was cut off from the store."""
+    cluster = await started(random)
+    await produce(cluster, *range(5))
+    await all_in_sync(cluster)
+    leader = await led(cluster)
+    whole, short = followers_of(leader)
+    for node in (whole, short):
+        cluster.kill(node, power=True)
+        cluster.machines[node].replace_disk()
+    starting = asyncio.ensure_future(cluster.restart(whole))  # when the lease of its earlier process is over
+    await asyncio.sleep(LEASE_S * 0.8)
+    cluster.metadata.cut_off(host(leader))
+    await starting
+    async with asyncio.timeout(LEASE_S):
+        while whole not in dict(cluster.replicas(NAME)) or dict(cluster.replicas(NAME))[whole].log.end < 5:
+            await asyncio.sleep(0.01)
+    cluster.kill(leader, power=True)
+    cluster.machines[leader].replace_disk()
+    cluster.metadata.reconnect(host(leader))
+    await asyncio.sleep(LEASE_S + 1)
+    await asyncio.gather(cluster.restart(leader), cluster.restart(short))
+    await asyncio.sleep(10)
+    assert await values(cluster) == sent(5)

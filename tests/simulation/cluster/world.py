@@ -49,6 +49,8 @@ class Cluster:
         """Machines whose disks did not do what was asked of them since the broker there was last started."""
         self.told_restored: set[int] = set()
         """Brokers that have not been started since a backup of the metadata was restored.  They are told when they are."""
+        self.directories_lost: set[int] = set()
+        """Brokers that have not been started since one of their directories was lost for good.  They are told, too."""
         self.restorations = 0
         self._settings = settings or {}
         self.survivors = Survivors(self.machines, self.partitions, self._committed)
@@ -60,6 +62,7 @@ class Cluster:
         """`Crashed` if the machine goes down meanwhile."""
         machine, restorations = self.machines[node], self.restorations
         self.brokers[node] = await machine.process.run(self._start(node))
+        self.directories_lost.discard(node)
         if restorations == self.restorations:
             self.told_restored.discard(node)
 
@@ -111,6 +114,8 @@ class Cluster:
         given = {"listeners": f"PLAINTEXT://{host(node)}:{PORT}", "log.dirs": "/data", "node.id": str(node)}
         if node in self.told_restored:
             given["tidelog.metadata.restored"] = "true"
+        if node in self.directories_lost:
+            given["tidelog.log.dirs.forget.missing"] = "true"
         broker = Broker(BrokerConfig.of({**given, **self._settings}), self._surroundings(node))
         await broker.start()
         return broker

@@ -134,3 +134,48 @@ def test_what_is_no_size(text: str) -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(amounts.BadAmount):
         amounts.duration(text)
+
+
+def test_compression_makes_storage_and_rates_smaller() -> None:
+    load = replace(LOAD, throughput=None, peak=10)
+    plain, packed = plan(load, BrokerCapacity()), plan(replace(load, compression=4), BrokerCapacity())
+    assert packed.storage_bytes == pytest.approx(plain.storage_bytes / 4)
+    assert packed.rate_in == pytest.approx(plain.rate_in / 4) and packed.partitions < plain.partitions
+
+
+def test_growth_counts_for_the_months_of_the_plan() -> None:
+    grown = plan(replace(LOAD, growth=0.05, months=24), BrokerCapacity())
+    assert grown.storage_bytes == pytest.approx(21e12 * 1.05**24)
+    assert grown.rate_in == pytest.approx(1.5e9 * 1.05**24)
+    assert plan(replace(LOAD, growth=0.05, months=0), BrokerCapacity()) == plan(LOAD, BrokerCapacity())
+    shrunk = plan(replace(LOAD, growth=-0.5, months=1), BrokerCapacity())
+    assert shrunk.storage_bytes == pytest.approx(21e12 / 2)
+
+
+def test_a_growing_load_outgrows_a_cluster_at_a_month_that_can_be_checked() -> None:
+    cluster = Measured(100, 100, 300, 0, 1e18, 1e18, 0, None)
+    today = compare(replace(LOAD, growth=0.1, months=0), BrokerCapacity(), cluster)
+    assert today.outgrown is not None and today.outgrown.resource == "throughput"
+    months = today.outgrown.months
+    assert pytest.approx(1.5e9 * 1.1**months) == 100 * 50e6
+    later = compare(replace(LOAD, growth=0.1, months=6), BrokerCapacity(), cluster)
+    assert later.outgrown is not None and later.outgrown.months == pytest.approx(months)
+    full = compare(replace(LOAD, growth=0.1, months=0), BrokerCapacity(), replace(cluster, brokers=1))
+    assert full.outgrown is not None and full.outgrown.months == 0
+    assert compare(LOAD, BrokerCapacity(), cluster).outgrown is None
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (replace(LOAD, compression=0.5), "compression ratio must be from 1 to 1,000, not 0.5"),
+        (replace(LOAD, compression=float("nan")), "compression ratio"),
+        (replace(LOAD, growth=11), "growth must be from -90% to 1000% a month"),
+        (replace(LOAD, growth=float("nan")), "growth"),
+        (replace(LOAD, months=121), "for 0 to 120 months from now, not 121"),
+        (replace(LOAD, growth=10, months=120), "more than 1 EB/s"),
+    ],
+)
+def test_growth_and_compression_that_cannot_be_are_refused(load: Load, words: str) -> None:
+    with pytest.raises(BadLoad, match=words):
+        plan(load, BrokerCapacity())

@@ -11,13 +11,11 @@ from struct import Struct
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRecord
+from tidelog.wire.protobuf import fields, messages
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _INT64 = Struct("<d"), Struct("<q")
 _DELTA = 1
 NAME_CHARACTERS_MAX = 250
-
-Field = tuple[int, int | bytes | memoryview]
 
 
 class MetricPoint(NamedTuple):
@@ -43,14 +41,14 @@ def read_metrics(data: bytes | memoryview, points_max: int) -> list[MetricPoint]
 
 
 def _metrics(data: memoryview) -> Iterator[memoryview]:
-    for resource in _messages(data, 1):
-        for scope in _messages(resource, 2):
-            yield from _messages(scope, 2)
+    for resource in messages(data, 1):
+        for scope in messages(resource, 2):
+            yield from messages(scope, 2)
 
 
 def _points(metric: memoryview) -> Iterator[MetricPoint]:
     name, body = "", None
-    for number, value in _fields(metric):
+    for number, value in fields(metric):
         if number == 1 and not isinstance(value, int):
             name = bytes(value).decode()
         elif number in (5, 7, 9) and not isinstance(value, int):
@@ -58,8 +56,8 @@ def _points(metric: memoryview) -> Iterator[MetricPoint]:
     if body is None or not name or len(name) > NAME_CHARACTERS_MAX:
         return
     kind, content = body
-    adds = kind != 5 and any(number == 2 and value == _DELTA for number, value in _fields(content))
-    for point in _messages(content, 1):
+    adds = kind != 5 and any(number == 2 and value == _DELTA for number, value in fields(content))
+    for point in messages(content, 1):
         if kind == 9:
             yield from _histogram(name, point, adds)
         else:
@@ -68,7 +66,7 @@ def _points(metric: memoryview) -> Iterator[MetricPoint]:
 
 def _number(name: str, point: memoryview, adds: bool) -> MetricPoint:
     amount = 0.0
-    for number, value in _fields(point):
+    for number, value in fields(point):
         if number == 4 and isinstance(value, bytes):
             amount = _DOUBLE.unpack(value)[0]
         elif number == 6 and isinstance(value, bytes):
@@ -78,7 +76,7 @@ def _number(name: str, point: memoryview, adds: bool) -> MetricPoint:
 
 def _histogram(name: str, point: memoryview, adds: bool) -> Iterator[MetricPoint]:
     attributes = _attributes(point, 9)
-    for number, value in _fields(point):
+    for number, value in fields(point):
         if number == 4 and isinstance(value, bytes):
             yield MetricPoint(f"{name}.count", attributes, float(_INT64.unpack(value)[0]), adds)
         elif number == 5 and isinstance(value, bytes):
@@ -87,9 +85,9 @@ def _histogram(name: str, point: memoryview, adds: bool) -> Iterator[MetricPoint
 
 def _attributes(point: memoryview, number: int) -> tuple[tuple[str, str], ...]:
     attributes = {}
-    for attribute in _messages(point, number):
+    for attribute in messages(point, number):
         key, text = "", ""
-        for field, value in _fields(attribute):
+        for field, value in fields(attribute):
             if isinstance(value, int):
                 continue
             if field == 1:
@@ -101,7 +99,7 @@ def _attributes(point: memoryview, number: int) -> tuple[tuple[str, str], ...]:
 
 
 def _any_value(data: memoryview) -> str:
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1 and not isinstance(value, int):
             return bytes(value).decode()
         if number == 2:
@@ -111,51 +109,3 @@ def _any_value(data: memoryview) -> str:
         if number == 4 and isinstance(value, bytes):
             return f"{_DOUBLE.unpack(value)[0]:g}"
     return ""
-
-
-# Protobuf
-
-
-def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    for number, value in _fields(data):
-        if number == wanted and isinstance(value, memoryview):
-            yield value
-
-
-def _fields(data: memoryview) -> Iterator[Field]:
-    """(number, value): an int for a varint, bytes for a fixed number, a memoryview for bytes and messages."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if kind == _BYTES:
-            size, at = _varint(data, at)
-        elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
-        else:
-            raise ValueError(f"field {number} has the wire type {kind}")
-        if at + size > len(data):
-            raise ValueError(f"field {number} goes beyond the end")
-        part = data[at : at + size]
-        at += size
-        if kind == _BYTES:
-            yield number, part
-        elif kind == _FIXED64:
-            yield number, bytes(part)
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than ten bytes")

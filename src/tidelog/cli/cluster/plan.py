@@ -27,7 +27,8 @@ SHAPE = """
           "brokers_by": {WHY: N}, "limit", "rate_in", "rate_out"},
  "measured": null or {"brokers", "partitions", "replicas", "stored_bytes", "disk_bytes", "disk_free_bytes",
               "messages_per_s", "message_bytes"},
- "comparison": null or {"fits", "limit", "needs": [{"resource", "needed", "there", "now", "share"}], "disk_full_s"}}
+ "comparison": null or {"fits", "limit", "needs": [{"resource", "needed", "there", "now", "share"}], "disk_full_s",
+              "outgrown": null or {"resource", "months"}}}
 rates are bytes a second
 """
 
@@ -62,6 +63,7 @@ def assumed(name: str, kind: click.ParamType[Any], default: object, about: str) 
         """
 tidelog plan --messages-per-day 1e9 --size 1KB --retention 7d --replication 3
 tidelog plan --messages-per-day 1e9 --size 1KB --throughput 500MB/s --offline
+tidelog plan --messages-per-day 1e9 --size 1KB --compression 4 --growth 5 --months 24
 tidelog plan --messages-per-day 20M --size 400B --peak 5 --groups 3 --broker-disk 2TB --json
 """,
         SHAPE,
@@ -69,13 +71,19 @@ tidelog plan --messages-per-day 20M --size 400B --peak 5 --groups 3 --broker-dis
 )
 @click.option("--messages-per-day", type=COUNT, required=True, help="Messages written per day: 1e9, 20M.")
 @click.option(
-    "--size", type=SIZE, required=True, help="Mean size of a message on disk, with key and headers."
+    "--size",
+    type=SIZE,
+    required=True,
+    help="Mean size of a message, with key and headers, before compression.",
 )
 @assumed("--retention", TIME, "7d", "How long messages are kept.")
 @assumed("--replication", click.IntRange(1, 32), 3, "Replication factor.")
 @assumed("--peak", Finite(min=1), 2.0, "Peak throughput, as a multiple of the mean.")
 @click.option("--throughput", type=RATE, help="Peak throughput, instead of --peak: 500MB/s.")
 @assumed("--groups", click.IntRange(min=0), 1, "Consumer groups that read all messages.")
+@assumed("--compression", Finite(1, 1000), 1.0, "Compression ratio: 4 if messages become four times smaller.")
+@assumed("--growth", Finite(-90, 1000), 0.0, "Growth of the load in a month, in percent.")
+@assumed("--months", Finite(0, 120), 12.0, "With --growth: plan for the load after so many months.")
 @assumed("--broker-throughput", RATE, "50MB/s", "Write throughput of one broker.")
 @assumed("--consumer-throughput", RATE, "10MB/s", "Read throughput of one consumer.")
 @assumed("--partition-throughput", RATE, "50MB/s", "Write throughput of one partition.")
@@ -104,6 +112,9 @@ def plan(session: CommandSession, offline: bool, measure: float, **given: Any) -
         peak=given["peak"],
         throughput=given["throughput"],
         groups=given["groups"],
+        compression=given["compression"],
+        growth=given["growth"] / 100,
+        months=given["months"],
     )
     machine = capacity.BrokerCapacity(
         broker_rate=given["broker_throughput"],
@@ -206,6 +217,7 @@ def _body(
                 asdict(need) | {"share": need.share if need.there else None} for need in compared.needs
             ],
             "disk_full_s": compared.disk_full_s,
+            "outgrown": None if compared.outgrown is None else compared.outgrown._asdict(),
         },
     }
 
@@ -214,11 +226,14 @@ def _print(load: Load, machine: BrokerCapacity, wanted: CapacityPlan) -> None:
     days = load.retention_s / 86_400
     replicas = f"{load.replication} copies" if load.replication > 1 else "1 copy"
     by = wanted.brokers_by
+    smaller = f" / {load.compression:g}" if load.compression > 1 else ""
+    grown = f" * {load.factor:,.2f}" if load.growth else ""
     rows = [
         (
             "storage",
             size_text(wanted.storage_bytes),
-            f"{load.messages_per_day:,.0f} a day * {size_text(load.message_bytes)} * {days:g} days * {replicas}",
+            f"{load.messages_per_day:,.0f} a day * {size_text(load.message_bytes)}{smaller}{grown} * {days:g} days "
+            f"* {replicas}",
         ),
         ("disks", size_text(wanted.disk_bytes), f"so that they stay below {machine.disk_fill:.0%} full"),
         (
@@ -235,6 +250,8 @@ def _print(load: Load, machine: BrokerCapacity, wanted: CapacityPlan) -> None:
         ("network out", f"{size_text(wanted.rate_out)}/s", "at the peak: replication and consumers"),
     ]
     print_table(("NEEDED", "AMOUNT", "WHY"), rows, right=("AMOUNT",))
+    if load.growth:
+        click.echo(f"\nFor the load in {load.months:g} months, growing by {100 * load.growth:g} % a month.")
     click.echo(
         f"\n{wanted.limit.capitalize()} is the bottleneck: the load needs {counted(wanted.brokers, 'broker')}."
     )
@@ -262,6 +279,14 @@ def _print_comparison(session: CommandSession, cluster: Measured, compared: Capa
     )
     words = "has room for the plan" if compared.fits else "is too small for the plan"
     click.echo(f"\nThis cluster {words}: {compared.limit.resource} runs out first.")
+    if compared.outgrown is not None:
+        resource, months = compared.outgrown
+        after = (
+            "The load exceeds its"
+            if not months
+            else f"After {months:,.1f} months of growth the load exceeds its"
+        )
+        click.echo(f"{after} {resource}{' now' if not months else ''}.")
     if compared.disk_full_s is not None:
         days = compared.disk_full_s / 86_400
         click.echo(f"At the current write rate, without retention, its disks are full in {days:,.1f} days.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -59,6 +60,29 @@ class RegistryLogin:
     context: ssl.SSLContext | None = None
     of_brokers: bool = False
     """The log-in is the one for brokers: it was not given for this registry, and must not leave in plain text."""
+
+    def header(self, host: str) -> str | None:
+        """The value of Authorization for a server on this host."""
+        if self.authorization is not None:
+            return self.authorization(host)
+        if self.token is not None:
+            return f"Bearer {self.token}"
+        if self.username is None:
+            return None
+        return f"Basic {b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
+
+
+def check_encrypted(urls: str, instead: str) -> None:
+    """The log-in for brokers must not leave in plain text, unless it stays on this machine."""
+    from tidelog.config.oauth import is_loopback
+
+    for url in urls.split(","):
+        parts = urlsplit(url)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise click.ClickException(
+                f"{url} is not encrypted, and the log-in of --command-config would be readable on the way: use https:, or "
+                f"give {instead}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

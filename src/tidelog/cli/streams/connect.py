@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import click
 
+from tidelog.cli.connection.command_config import ClientLogin, RegistryLogin, check_encrypted
 from tidelog.cli.connection.options import (
     bootstrap_option,
     command_config_option,
@@ -20,6 +21,9 @@ from tidelog.cli.connection.options import (
 )
 from tidelog.cli.output import print_json, print_table
 from tidelog.cli.session import Failure, command_help, pairs, run
+
+if TYPE_CHECKING:
+    from tidelog.aio import Security
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +36,7 @@ class WorkerSession(NamedTuple):
     url: str
     timeout_s: float
     json: bool
+    login: RegistryLogin
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         import urllib.error
@@ -39,9 +44,16 @@ class WorkerSession(NamedTuple):
 
         data = None if body is None else json.dumps(body).encode()
         headers = {} if data is None else {"Content-Type": "application/json"}
+        if self.login.of_brokers:
+            check_encrypted(self.url, "basic.auth.user.info")
+        authorization = self.login.header(urlsplit(self.url).hostname or "")
+        if authorization is not None:
+            headers["Authorization"] = authorization
         request = urllib.request.Request(self.url.rstrip("/") + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
+            with urllib.request.urlopen(
+                request, timeout=self.timeout_s, context=self.login.context
+            ) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as problem:
             raise Failure(*_message(problem.read(), problem.code).splitlines()) from None
@@ -61,16 +73,20 @@ def _message(body: bytes, status: int) -> str:
 
 
 def worker_options(command: F) -> F:
-    """Adds --worker, --timeout and --json; the command gets a `WorkerSession` first."""
+    """Adds --worker, --command-config, --timeout and --json; the command gets a `WorkerSession` first."""
 
     @functools.wraps(command)
-    def with_session(*args: Any, worker: str, timeout: float, as_json: bool, **kwargs: Any) -> Any:
-        return command(WorkerSession(worker, timeout, as_json), *args, **kwargs)
+    def with_session(
+        *args: Any, worker: str, timeout: float, as_json: bool, command_config: Path | None, **kwargs: Any
+    ) -> Any:
+        login = RegistryLogin() if command_config is None else ClientLogin(command_config).registry_login()
+        return command(WorkerSession(worker, timeout, as_json, login), *args, **kwargs)
 
     wrapped = with_session
     for option in (
         json_option,
         timeout_option("worker"),
+        command_config_option,
         click.option(
             "--worker",
             envvar="TIDELOG_CONNECT",
@@ -110,7 +126,8 @@ def connect() -> None:
         "a worker that died.  The worker serves Kafka Connect's REST API.",
         """
 tidelog connect worker
-tidelog connect worker --bootstrap b1:9092,b2:9092 --listen 10.0.0.5:8083 --plugin shop.connectors
+tidelog connect worker --bootstrap b1:9092,b2:9092 --plugin shop.connectors
+tidelog connect worker --command-config worker.properties --listen 10.0.0.5:8083 --certificate worker.pem
 """,
     )
 )
@@ -131,6 +148,19 @@ tidelog connect worker --bootstrap b1:9092,b2:9092 --listen 10.0.0.5:8083 --plug
 )
 @click.option(
     "--advertise", metavar="HOST:PORT", help="The address at which other workers reach it, if not --listen."
+)
+@click.option(
+    "--authentication",
+    type=click.Choice(["auto", "required", "none"]),
+    default="auto",
+    show_default=True,
+    help="Whether users of the REST API log in, as users of the brokers; auto: if the worker itself logs in.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A PEM file with a certificate and its key: the REST API is https.",
 )
 @click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE", help="A Python module with connectors; repeat."
@@ -162,6 +192,8 @@ def worker(
     group: str,
     listen: str,
     advertise: str | None,
+    authentication: str,
+    certificate: Path | None,
     plugins: tuple[str, ...],
     slots: int,
     replication_factor: int,
@@ -186,12 +218,8 @@ def worker(
         classes = Plugins(plugins)
     except InvalidConfig as problem:
         raise click.UsageError(str(problem)) from None
-    if host not in HERE:
-        click.echo(
-            f"WARNING: the REST API at {listen} has no log-in: whoever reaches it can read and change connectors.  "
-            "Keep it in a network of its own, or behind a proxy that asks for one.",
-            err=True,
-        )
+    logs_in = authentication == "required" or (authentication == "auto" and _has_login(security))
+    _check_door(listen, host in HERE, authentication, logs_in, security, certificate)
     options = WorkerGroup(bootstrap, group, slots, replication_factor, security, session_timeout_ms)
     try:
         run(
@@ -201,11 +229,47 @@ def worker(
                 host,
                 port,
                 advertise,
+                logs_in,
+                certificate,
                 lambda address: click.echo(f"ready rest={address} group={group}"),
             )
         )
     except OSError as problem:
         raise Failure(problem.strerror or str(problem)) from None
+
+
+def _has_login(security: Security | None) -> bool:
+    return security is not None and security.mechanism is not None
+
+
+def _check_door(
+    listen: str,
+    is_here: bool,
+    authentication: str,
+    logs_in: bool,
+    security: Security | None,
+    certificate: Path | None,
+) -> None:
+    """A user who changes a connector can read the files and reach the databases of the worker."""
+    if logs_in and not _has_login(security):
+        raise click.UsageError(
+            "--authentication required: users log in as users of the brokers, and --command-config names no log-in to "
+            "the brokers (sasl.mechanism)"
+        )
+    if is_here:
+        return
+    if not logs_in and authentication != "none":
+        raise click.UsageError(
+            f"whoever reaches {listen} could read and change connectors: give --command-config with a log-in to the "
+            "brokers, whose users then log in here, or say --authentication none behind a proxy that asks for a log-in"
+        )
+    if not logs_in:
+        what = "has no log-in: whoever reaches it can read and change connectors"
+    elif certificate is None:
+        what = "is not encrypted: passwords can be read on the way (--certificate)"
+    else:
+        return
+    click.echo(f"WARNING: the REST API at {listen} {what}.  Keep it in a network of its own.", err=True)
 
 
 @connect.command(

@@ -11,6 +11,7 @@ from tidelog.client.admin.configs import setting_text
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import problem_of, raise_all
 from tidelog.client.cluster.topology import Topic
+from tidelog.wire.acls import AclOperation
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -24,6 +25,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 BY_BROKER = -1
 STATES_SINCE = 6  # DeleteTopics names topics in another field from this version on
@@ -143,6 +145,20 @@ async def describe_topics(
         return described
 
     return await cluster.retrying("Metadata", ask, timeout_ms, (errors.UnknownTopicOrPartition,))
+
+
+async def topic_operations(cluster: Cluster, name: str) -> frozenset[AclOperation]:
+    """What the user of this client may do with the topic; nothing with a topic that the user does not see."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    answer = await (await cluster.any()).ask(request, MetadataResponse)
+    bits = sum(
+        topic.topic_authorized_operations for topic in answer.topics if topic.error_code == errors.NONE
+    )
+    return frozenset(operation for operation in AclOperation if bits > 0 and bits >> operation & 1)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

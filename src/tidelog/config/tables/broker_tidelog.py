@@ -131,4 +131,14 @@ tidelog.scrub.bytes.per.second int 10485760 0.. built dynamic
   Bytes per second that are read from each log directory in the background to find damaged data; 0 disables this.
 tidelog.scrub.period.ms int 604800000 1000.. built dynamic
   How often a full round of background reading of a log directory begins.
+tidelog.telemetry.otlp.ca string null built
+  File with the authorities that the certificate of an https: endpoint is checked against; by default those of the system.
+tidelog.telemetry.otlp.endpoint string null built
+  URL of an OTLP receiver, as http://collector:4318/v1/metrics: gets the metrics that clients push, as OTLP in Protobuf.
+tidelog.telemetry.otlp.headers password null built
+  Headers of requests to the receiver, as NAME=VALUE,NAME=VALUE: for a key or a tenant.
+tidelog.telemetry.otlp.queue.bytes.max long 16777216 4096..1073741824 built dynamic
+  Bytes of client metrics that wait for the receiver; beyond it, the oldest are given up.
+tidelog.telemetry.otlp.timeout.ms int 10000 100..300000 built dynamic
+  How long one request to the receiver may take.
 """

@@ -1,14 +1,16 @@
 """The routes of Kafka Connect's REST API, answered by any worker.
 
-Requests are refused that a browser sends for another site: nothing here asks who somebody is."""
+Requests are refused that a browser sends for another site.  `users` decides who may send the others; without users there is
+no log-in."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,6 +22,7 @@ import tidelog
 from tidelog import errors
 from tidelog.connect.plugins import check_all, is_source, problems_of
 from tidelog.connect.rest import answers, changes
+from tidelog.connect.rest.authentication import WorkerUsers
 from tidelog.connect.rest.bodies import object_of
 from tidelog.connect.rest.changes import RequestRefused
 from tidelog.connect.rest.offsets import OffsetsApi
@@ -35,8 +38,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class ConnectApi:
-    def __init__(self, worker: ConnectWorker) -> None:
+    def __init__(
+        self, worker: ConnectWorker, users: WorkerUsers | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls`: how the other workers are asked, if they encrypt."""
         self._worker = worker
+        self._users = users
+        self._tls = tls
         self._store = worker.store
         self._offsets = OffsetsApi(worker)
 
@@ -71,7 +79,9 @@ class ConnectApi:
             ("GET", "/admin/loggers", self.loggers),
             ("PUT", "/admin/loggers/{logger}", self.set_logger),
         ]
-        routes = [Route(path, _guarded(handler), methods=[method]) for method, path, handler in table]
+        routes = [
+            Route(path, _guarded(handler, self._users), methods=[method]) for method, path, handler in table
+        ]
         handlers: Any = {RequestRefused: _refused, HTTPException: _not_found, errors.TidelogError: _failed}
         return Starlette(routes=routes, exception_handlers=handlers)
 
@@ -221,7 +231,9 @@ class ConnectApi:
         name = self._entry(request).name
         lines = self._worker.logs.lines(name)
         if request.query_params.get("here") != "true":
-            for more in await ask_others(self._worker, f"/connectors/{name}/logs?here=true"):
+            path = f"/connectors/{quote(name, safe='')}/logs?here=true"
+            login = {key: value for key, value in request.headers.items() if key == "authorization"}
+            for more in await ask_others(self._worker, path, login, self._tls):
                 lines += more["lines"]
         # By their time; the lines of one worker stay in their order.
         return JSONResponse({"lines": sorted(lines, key=lambda line: line.partition(" ")[0])})
@@ -270,23 +282,25 @@ class ConnectApi:
         return JSONResponse([name])
 
 
-def _guarded(handler: Handler) -> Handler:
+def _guarded(handler: Handler, users: WorkerUsers | None) -> Handler:
     async def guarded(request: Request) -> Response:
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
             raise RequestRefused(403, f"requests of pages of {origin} are not answered")
+        if users is not None:
+            await users.check(request)
         return await handler(request)
 
     return guarded
 
 
-def _answer(status: int, message: str) -> Response:
-    return JSONResponse({"error_code": status, "message": message}, status)
+def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error_code": status, "message": message}, status, headers)
 
 
 async def _refused(_: Request, problem: Exception) -> Response:
     assert isinstance(problem, RequestRefused)
-    return _answer(problem.status, str(problem))
+    return _answer(problem.status, str(problem), problem.headers)
 
 
 async def _not_found(request: Request, problem: Exception) -> Response:

@@ -20,9 +20,10 @@ from tidelog.connect.state.store import Records
 class RequestRefused(Exception):
     """The answer to a request: a status and a message, in Kafka Connect's words."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers
 
 
 def entry_of(state: ConnectorsState, name: str) -> ConnectorEntry:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
+from collections.abc import Mapping
 from typing import Any
 
 from tidelog.connect.worker import ConnectWorker
@@ -12,13 +14,15 @@ from tidelog.net.http_request import NoAnswer, NotSent, send
 TIMEOUT_S = 3.0
 
 
-async def ask_others(worker: ConnectWorker, path: str) -> list[Any]:
-    """Their answers; a worker that does not answer in time is left out."""
+async def ask_others(
+    worker: ConnectWorker, path: str, login: Mapping[str, str], tls: ssl.SSLContext | None
+) -> list[Any]:
+    """Their answers; a worker that does not answer in time is left out.  `login`: the header of the user who asks."""
 
     async def ask(address: str) -> Any:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                answer = await send(address, "GET", path, {}, b"")
+                answer = await send(address, "GET", path, login, b"", tls=tls)
             return json.loads(answer.body) if answer.status == 200 else None
         except (NotSent, NoAnswer, TimeoutError, ValueError):
             return None

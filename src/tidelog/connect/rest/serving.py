@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from tidelog.connect.plugins import Plugins
 from tidelog.connect.rest.api import ConnectApi
+from tidelog.connect.rest.authentication import WorkerUsers
 from tidelog.connect.state.store import GroupStore, WorkerGroup
 from tidelog.connect.task_log import TaskLogs
 from tidelog.connect.worker import ConnectWorker
+from tidelog.errors import InvalidConfig
 from tidelog.net.network import listen
 
 CONNECTIONS_MAX = 200
@@ -27,9 +32,13 @@ async def serve(
     host: str,
     port: int,
     advertised: str | None,
+    logs_in: bool,
+    certificate: Path | None,
     ready: Callable[[str], object],
 ) -> None:
-    """Until SIGINT or SIGTERM.  `ready` gets the address of the REST API."""
+    """Until SIGINT or SIGTERM.  `logs_in`: users of the REST API log in as users of the brokers; `certificate` is a PEM file
+    with its key.  `ready` gets the address of the REST API."""
+    tls = None if certificate is None else _server_context(certificate)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -40,7 +49,9 @@ async def serve(
     try:
         await store.start()
         worker = ConnectWorker(store, plugins, advertised or address, logs)
-        server = _server(worker)
+        users = WorkerUsers(options) if logs_in else None
+        others = None if certificate is None else _client_context(certificate, options)
+        server = _server(ConnectApi(worker, users, others), tls)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await worker.start()
         ready(address)
@@ -57,9 +68,29 @@ async def serve(
         await store.close()
 
 
-def _server(worker: ConnectWorker) -> Any:
+def _server_context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate)
+    except ssl.SSLError:
+        raise InvalidConfig(f"{certificate} is no PEM file with a certificate and its key") from None
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise InvalidConfig(f"{certificate} cannot be read: {reason}") from None
+    return context
+
+
+def _client_context(certificate: Path, options: WorkerGroup) -> ssl.SSLContext:
+    """The other workers are checked by the authority of the brokers, or by one in the file of the certificate."""
+    ca = None if options.security is None else options.security.ca
+    context = ssl.create_default_context(cafile=None if ca is None else os.fspath(ca))
+    context.load_verify_locations(certificate)
+    return context
+
+
+def _server(api: ConnectApi, tls: ssl.SSLContext | None) -> Any:
     config = uvicorn.Config(
-        ConnectApi(worker).application(),
+        api.application(),
         log_config=None,
         access_log=False,
         log_level="warning",
@@ -69,6 +100,8 @@ def _server(worker: ConnectWorker) -> Any:
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=GRACE_S,
     )
+    config.load()
+    config.ssl = tls  # uvicorn makes contexts from files only
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals  # type: ignore[method-assign]
     return server

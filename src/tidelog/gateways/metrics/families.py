@@ -66,6 +66,16 @@ mq_client_telemetry_refused_total counter error
   Requests of client telemetry that were refused, by error.
 mq_client_metric_left_out_series gauge
   Series of client metrics beyond the bound of one client, in the last pushes.
+mq_client_exports_total counter
+  Pushes of client metrics that the receiver of tidelog.telemetry.otlp.endpoint has accepted.
+mq_client_export_bytes_total counter
+  Bytes of these pushes, before compression.
+mq_client_export_retries_total counter
+  Requests to that receiver that failed and are repeated.
+mq_client_export_dropped_total counter reason
+  Pushes that were not forwarded: queue_full while the receiver was away, or refused by the receiver.
+mq_client_export_queued_bytes gauge
+  Bytes of client metrics that wait for the receiver; tidelog.telemetry.otlp.queue.bytes.max bounds them.
 mq_requests_in_flight gauge
   Requests without an answer, and answers that are not yet sent.
 mq_queued_request_bytes gauge

@@ -139,21 +139,22 @@ def _repartition_counts(topology: StreamsTopology, partitions: PartitionCount) -
     """A repartition topic gets as many partitions as the largest topic of a subtopology that writes to it.  What a
     subtopology reads may be a repartition topic itself, so the counts are found one after the other."""
     counts = {topic.name: topic.partitions for topic in _repartition_topics(topology) if topic.partitions}
-    open_ones = [
-        (sink, subtopology)
-        for subtopology in topology.subtopologies
-        for sink in subtopology.repartition_sink_topics
-    ]
-    while open_ones := [(sink, subtopology) for sink, subtopology in open_ones if sink not in counts]:
+    writing = [subtopology for subtopology in topology.subtopologies if subtopology.repartition_sink_topics]
+    while writing := [
+        subtopology
+        for subtopology in writing
+        if not counts.keys() >= set(subtopology.repartition_sink_topics)
+    ]:
         progressed = False
-        for sink, subtopology in open_ones:
+        for subtopology in writing:
             read = [
                 *(counts.get(topic.name) for topic in subtopology.repartition_source_topics),
                 *(partitions(name) for name in subtopology.source_topics),
             ]
             sizes = [count for count in read if count is not None]
-            if sizes and sink not in counts:
-                counts[sink], progressed = max(sizes), True
+            for sink in subtopology.repartition_sink_topics if sizes else ():
+                if sink not in counts:
+                    counts[sink], progressed = max(sizes), True
         if not progressed:
             raise errors.StreamsInvalidTopology(
                 "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that "

@@ -18,6 +18,9 @@ from tidelog.wire.messages.streams_group_topology_record import (
     TopicInfo,
 )
 
+SUBTOPOLOGIES_MAX = 1_000
+ENTRIES_MAX = 10_000
+
 
 class StreamsTopology:
     __slots__ = ("_encoded", "required_topics", "subtopology_of_source", "value")
@@ -69,11 +72,13 @@ def topology_entry(group: str, topology: StreamsTopology) -> CoordinatorRecord:
 
 def check_topology(request: wire.Topology) -> None:
     """Raises StreamsInvalidTopology for what no state of the cluster can make right."""
-    ids = [subtopology.subtopology_id for subtopology in request.subtopologies]
+    _check_size(request)
+    names: set[str] = set()
     for subtopology in request.subtopologies:
         name = subtopology.subtopology_id
-        if ids.count(name) > 1:
+        if name in names:
             raise errors.StreamsInvalidTopology(f"Subtopology {name} is in the topology twice.")
+        names.add(name)
         for topic in subtopology.state_changelog_topics:
             if topic.partitions != 0:
                 raise errors.StreamsInvalidTopology(
@@ -90,6 +95,32 @@ def check_topology(request: wire.Topology) -> None:
         for group in subtopology.copartition_groups:
             _check_places(name, group.source_topics, len(subtopology.source_topics))
             _check_places(name, group.repartition_source_topics, len(subtopology.repartition_source_topics))
+
+
+def _check_size(request: wire.Topology) -> None:
+    """A topology is looked at with each change of the group, while other requests wait."""
+    subtopologies = len(request.subtopologies)
+    if subtopologies > SUBTOPOLOGIES_MAX:
+        raise errors.StreamsInvalidTopology(
+            f"The topology has {subtopologies} subtopologies, and may have {SUBTOPOLOGIES_MAX}."
+        )
+    entries = sum(map(_entries, request.subtopologies))
+    if entries > ENTRIES_MAX:
+        raise errors.StreamsInvalidTopology(
+            f"The topology names {entries} topics, settings and members of copartition groups, and may name {ENTRIES_MAX}."
+        )
+
+
+def _entries(subtopology: wire.Subtopology) -> int:
+    internal = (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
+    groups = subtopology.copartition_groups
+    return (
+        sum(1 + len(topic.topic_configs) for topic in internal)
+        + len(subtopology.source_topics)
+        + len(subtopology.source_topic_regex)
+        + len(subtopology.repartition_sink_topics)
+        + sum(1 + len(group.source_topics) + len(group.repartition_source_topics) for group in groups)
+    )
 
 
 def topic_names(request: wire.Topology) -> set[str]:

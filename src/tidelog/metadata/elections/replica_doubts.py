@@ -138,6 +138,22 @@ def _reported(
     )
 
 
+def reaches_further(
+    partition: PartitionImage, node: NodeId, reach: Callable[[], tuple[int, int]]
+) -> PartitionRecord | None:
+    """The report of a running replica in doubt that has fetched from a leader since it reported, when the partition has no
+    leader any more: it stays in doubt, and its log may now be the best.  None when the log is no better than reported."""
+    before = next((tail for tail in partition.doubts if tail.node == node), None)
+    if partition.leader is not None or partition.rolled_back or before is None or before.unread:
+        return None
+    epoch, end = reach()
+    if end <= 0 or (epoch, end) <= (before.epoch, before.end):
+        return None
+    after = Tail(node, epoch, end, before.cause if before.has_log else Cause.POWER)
+    doubts = tuple(after if tail == before else tail for tail in partition.doubts)
+    return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
+
+
 def handed_over(
     partition: PartitionImage,
     node: NodeId,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tidelog.wire.protobuf import BYTES, FIXED32, FIXED64, VARINT, data, message, number, varint
+
 RANGE = "/etcdserverpb.KV/Range"
 TXN = "/etcdserverpb.KV/Txn"
 WATCH = "/etcdserverpb.Watch/Watch"
@@ -17,7 +19,6 @@ LEASE_KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
 AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 STATUS = "/etcdserverpb.Maintenance/Status"
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _COMPARE_MOD = (
     2  # compares the revision that last wrote the key; the operator EQUAL is 0, which is not written
 )
@@ -91,51 +92,23 @@ class StatusAnswer(NamedTuple):
     revision: int
 
 
-# Bytes of fields.  Protobuf leaves out fields that have their default values.
-
-
-def number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
-
-
-def data(field: int, value: bytes) -> bytes:
-    return message(field, value) if value else b""
-
-
-def message(field: int, value: bytes) -> bytes:
-    """A field that is written even if it is empty, because its number tells which operation it is."""
-    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def fields(text: bytes) -> Iterator[tuple[int, Value]]:
     """(number, value) of every varint and every length-delimited field; other fields are skipped."""
     at, size = 0, len(text)
     while at < size:
         tag, at = _read_varint(text, at)
         kind = tag & 7
-        if kind == _VARINT:
+        if kind == VARINT:
             value, at = _read_varint(text, at)
             yield tag >> 3, value
-        elif kind == _BYTES:
+        elif kind == BYTES:
             length, at = _read_varint(text, at)
             if length > size - at:
                 raise MalformedEtcdMessage(f"a field of {length} bytes where {size - at} are left")
             yield tag >> 3, text[at : at + length]
             at += length
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
+        elif kind in (FIXED64, FIXED32):
+            at += 8 if kind == FIXED64 else 4
             if at > size:
                 raise MalformedEtcdMessage("a field is cut off")
         else:
@@ -191,7 +164,7 @@ def delete_operation(key: bytes, end: bytes = b"") -> bytes:
 def compare_revision(key: bytes, revision: int) -> bytes:
     """Holds if the key was last written at `revision`; 0: if the key does not exist."""
     # The operand is a oneof field in protobuf, so it is written even if it is 0.
-    operand = _varint(6 << 3 | _VARINT) + _varint(revision)
+    operand = varint(6 << 3 | VARINT) + varint(revision)
     return number(2, _COMPARE_MOD) + data(3, key) + operand
 
 

@@ -75,6 +75,16 @@ async def preferred_leader_is_elected(cluster: Cluster, random: Random) -> None:
     await elect(cluster, _some_partition(cluster, random), PREFERRED)
 
 
+async def unclean_leader_is_elected(cluster: Cluster, random: Random) -> None:
+    """The operator does not wait for holders that are down, whatever that costs."""
+    await asyncio.sleep(random.random())
+    waiting = [name for name, stored in cluster.survivors.partitions() if stored.leader is None]
+    if waiting:
+        name = random.choice(waiting)
+        cluster.survivors.operators_choice.add(name)
+        await elect(cluster, name, UNCLEAN)
+
+
 async def elect(cluster: Cluster, name: TopicPartition, kind: int) -> None:
     request = ElectLeadersRequest(kind, [TopicPartitions(name.topic, [name.partition])], REQUEST_TIMEOUT_MS)
     try:

@@ -15,7 +15,6 @@ from tests.simulation.cluster.concurrent.machines import back
 from tests.simulation.cluster.concurrent.operators import (
     UNCLEAN,
     elect,
-    log_is_moved,
     set_in_sync_minimum,
 )
 from tests.simulation.cluster.concurrent.troubles import (
@@ -23,6 +22,7 @@ from tests.simulation.cluster.concurrent.troubles import (
     AT_ONCE_MAX,
     AT_ONCE_MIN,
     ROT,
+    TWO_DISKS,
     some_kinds,
     strike,
 )
@@ -81,7 +81,7 @@ class Play:
         self.kinds = some_kinds(random, profile.troubles)
         self.lanes = random.randint(AT_ONCE_MIN, AT_ONCE_MAX)
         settings = {**SETTINGS, **({"log.flush.interval.messages": "1"} if self.synced else {})}
-        if log_is_moved in self.kinds:
+        if not set(TWO_DISKS).isdisjoint(self.kinds):
             settings["log.dirs"] = ",".join(DIRECTORIES)
         if ROT in profile.troubles:
             settings["tidelog.scrub.period.ms"] = "1000"

@@ -7,7 +7,7 @@ from random import Random
 from uuid import UUID
 
 from tests.simulation.cluster.concurrent.machines import BACK_S, back, running, together
-from tests.simulation.cluster.survivors import holders
+from tests.simulation.cluster.survivors import DIRECTORIES, holders
 from tests.simulation.cluster.world import WEATHER, Cluster, host
 from tidelog.testing.metadata import Backup, Weather
 from tidelog.types import TopicPartition
@@ -84,8 +84,35 @@ async def clock_jumps(cluster: Cluster, random: Random) -> None:
     machine.clock.jump_ms(random.choice((-HOUR_MS, -3_000, 3_000, HOUR_MS)))
 
 
+async def monotonic_clock_jumps(cluster: Cluster, random: Random) -> None:
+    """Forward, on one machine alone: its broker may take its lease for ended, and its peers for silent."""
+    machine = random.choice(list(cluster.machines.values()))
+    machine.clock.jump_monotonic_ms(random.choice((300, 1_900, 3_000, 60_000, HOUR_MS)))
+    await asyncio.sleep(random.random())
+
+
 async def disk_is_replaced(cluster: Cluster, random: Random) -> None:
     """The machine comes back with an empty directory.  Mostly another holder has everything at that time."""
+    node = _replaceable(cluster, random)
+    if node is not None:
+        cluster.kill(node, power=True)
+        cluster.machines[node].replace_disk()
+        await asyncio.sleep(random.choice(BACK_S))
+        await back(cluster, node)
+
+
+async def one_of_two_disks_is_replaced(cluster: Cluster, random: Random) -> None:
+    """The other directory of the machine is as it was."""
+    node = _replaceable(cluster, random)
+    if node is not None:
+        cluster.kill(node, power=True)
+        cluster.machines[node].replace_folder(random.choice(DIRECTORIES))
+        cluster.directories_lost.add(node)
+        await asyncio.sleep(random.choice(BACK_S))
+        await back(cluster, node)
+
+
+def _replaceable(cluster: Cluster, random: Random) -> int | None:
     nodes = [
         node
         for node in running(cluster)
@@ -96,12 +123,7 @@ async def disk_is_replaced(cluster: Cluster, random: Random) -> None:
     ]
     if random.random() < OPERATOR_CHANCE:
         nodes = running(cluster)
-    if nodes:
-        node = random.choice(nodes)
-        cluster.kill(node, power=True)
-        cluster.machines[node].replace_disk()
-        await asyncio.sleep(random.choice(BACK_S))
-        await back(cluster, node)
+    return random.choice(nodes) if nodes else None
 
 
 async def store_is_restored(cluster: Cluster, random: Random) -> None:

@@ -12,17 +12,25 @@ import pytest
 
 from tests.simulation.cluster.concurrent.play import Profile, play
 from tests.simulation.cluster.concurrent.troubles import (
+    CLOCKS,
     DISKS,
     LINES,
     MOVES,
     POWER,
     PROCESSES,
+    REASSIGNED,
+    RESTORED,
     ROT,
+    STORE,
+    TWO_DISKS,
+    UNCLEAN,
 )
 from tidelog.testing import seeds
 from tidelog.testing.scenario import SEED_VARIABLE
 
-DEEP_SEEDS = 10_000
+DEEP_SEEDS = range(1_000, 11_000)
+SEEDS_VARIABLE = "TIDELOG_DEEP_SEEDS"
+"""FIRST-LAST: other seeds, or a part of them for one of several machines."""
 CHUNK = 50
 LONG = Profile(rounds=2)
 ROTTING = Profile(troubles=(ROT, PROCESSES))
@@ -30,6 +38,13 @@ MOVING = (
     Profile(troubles=(MOVES, POWER, PROCESSES, LINES)),
     Profile(troubles=(MOVES, DISKS, POWER)),
 )
+TOGETHER = {
+    "one of two disks is replaced": Profile(troubles=(TWO_DISKS, POWER, PROCESSES)),
+    "bytes rot and operators elect": Profile(troubles=(ROT, UNCLEAN, POWER, PROCESSES)),
+    "a store is restored during reassignments": Profile(troubles=(RESTORED, REASSIGNED, PROCESSES, POWER)),
+    "clocks jump": Profile(troubles=(CLOCKS, STORE, LINES, PROCESSES)),
+}
+"""Troubles that seldom meet by chance alone."""
 
 
 @pytest.mark.parametrize("seed", seeds(300))
@@ -47,12 +62,22 @@ def test_a_cluster_keeps_its_promises_while_logs_move_between_directories(seed: 
     play(seed, MOVING[seed % len(MOVING)])
 
 
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("troubles", TOGETHER)
+def test_a_cluster_keeps_its_promises_when(troubles: str, seed: int) -> None:
+    play(seed, TOGETHER[troubles])
+
+
 def _chunks() -> list[range]:
     """So many seeds to a test that the workers of a long run share them; one seed when it is named."""
     if SEED_VARIABLE in os.environ:
         seed = int(os.environ[SEED_VARIABLE])
         return [range(seed, seed + 1)]
-    return [range(start, start + CHUNK) for start in range(1_000, 1_000 + DEEP_SEEDS, CHUNK)]
+    wanted = DEEP_SEEDS
+    if SEEDS_VARIABLE in os.environ:
+        first, last = map(int, os.environ[SEEDS_VARIABLE].split("-"))
+        wanted = range(first, last + 1)
+    return [wanted[at : at + CHUNK] for at in range(0, len(wanted), CHUNK)]
 
 
 @pytest.mark.deep

@@ -57,7 +57,13 @@ OPERATORS: tuple[Trouble, ...] = (
 ROT: tuple[Trouble, ...] = (trouble.bytes_rot,)
 """Not one of all: what rots is lost where the other replicas are lost as well, and it takes a scrubber that is fast."""
 MOVES: tuple[Trouble, ...] = (operators.log_is_moved,)
-"""Not one of all: brokers have two directories where it strikes."""
+TWO_DISKS: tuple[Trouble, ...] = (operators.log_is_moved, surroundings.one_of_two_disks_is_replaced)
+"""Not of all: brokers have two directories where these strike."""
+UNCLEAN: tuple[Trouble, ...] = (operators.unclean_leader_is_elected,)
+"""Not one of all: an operator gives up records."""
+CLOCKS: tuple[Trouble, ...] = (surroundings.clock_jumps, surroundings.monotonic_clock_jumps)
+RESTORED: tuple[Trouble, ...] = (surroundings.store_is_restored,)
+REASSIGNED: tuple[Trouble, ...] = (operators.partition_is_moved, operators.preferred_leader_is_elected)
 ALL: tuple[tuple[Trouble, ...], ...] = (POWER, PROCESSES, LINES, DISKS, STORE, OPERATORS)
 
 AT_ONCE_MIN, AT_ONCE_MAX = 2, 4

@@ -4,6 +4,7 @@ from tidelog.metadata.elections.replica_doubts import (
     NO_LOG,
     ReplicaCondition,
     handed_over,
+    reaches_further,
     restarted,
     rolled_back,
 )
@@ -114,3 +115,17 @@ def test_reports_that_a_backup_brought_back_do_not_count() -> None:
     assert second is not None and second.doubts == (Tail(THREE, 6, 19, Cause.ROLLED_BACK),)
     again = rolled_back(partition(None, ALL, doubts=second.doubts), ONE, lambda: (-1, 0), lambda: -1)
     assert again is not None and len(again.doubts) == 2
+
+
+def test_a_log_that_has_grown_since_its_report_is_reported_again_while_nobody_leads() -> None:
+    doubts = (Tail(ONE, 4, 50), Tail(TWO, -1, -1, Cause.MISSING), Tail(THREE, -1, -1, Cause.OFFLINE))
+    waiting = partition(None, ALL, doubts=doubts)
+    grown = reaches_further(waiting, TWO, lambda: (5, 60))
+    assert grown == PartitionRecord(None, 5, ALL, 10, (doubts[0], Tail(TWO, 5, 60, Cause.POWER), doubts[2]))
+    assert reaches_further(waiting, ONE, lambda: (4, 50)) is None
+    assert reaches_further(waiting, ONE, lambda: (4, 40)) is None
+    assert (
+        reaches_further(waiting, TWO, lambda: (-1, 0)) is None
+    )  # an empty log in the place of a missing one
+    assert reaches_further(waiting, THREE, lambda: (5, 60)) is None
+    assert reaches_further(waiting._replace(leader=ONE), TWO, lambda: (5, 60)) is None

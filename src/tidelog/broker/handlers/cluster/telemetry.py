@@ -70,16 +70,26 @@ async def push_telemetry(request: PushTelemetryRequest, context: Context) -> Pus
         if data:
             beside = request.compression_type != 0 or len(data) > LARGE_BYTES
             arguments = (request.compression_type, bytes(data), size_max * EXPANSION_MAX)
-            points = await asyncio.to_thread(_points, *arguments) if beside else _points(*arguments)
+            plain, points = await asyncio.to_thread(_read, *arguments) if beside else _read(*arguments)
             metrics.pushed(client, points, len(data))
+            if (exporter := context.services.otlp_exporter) is not None:
+                exporter.put(plain, _attributes(client.identity, context))
     except errors.InvalidRecord as problem:
         metrics.damaged(client)
         return PushTelemetryResponse(error_code=problem.code)
     return PushTelemetryResponse()
 
 
-def _points(codec: int, data: bytes, size_max: int) -> list[MetricPoint]:
-    return read_metrics(decompress(codec, data, size_max), POINTS_MAX)
+def _read(codec: int, data: bytes, size_max: int) -> tuple[bytes | memoryview, list[MetricPoint]]:
+    """The metrics as the client encoded them, and read."""
+    plain = decompress(codec, data, size_max)
+    return plain, read_metrics(plain, POINTS_MAX)
+
+
+def _attributes(identity: ClientIdentity, context: Context) -> dict[str, str]:
+    """What is told of the client where its metrics are forwarded; the names are those of KIP-714."""
+    attributes = {name: str(value) for name, value in identity._asdict().items()}
+    return attributes | {"principal": context.principal, "broker_id": str(context.services.node_id)}
 
 
 def _identity(instance: UUID, context: Context) -> ClientIdentity:

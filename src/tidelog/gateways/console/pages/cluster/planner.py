@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -57,6 +58,16 @@ def _whole(text: str) -> float:
     return int(text)
 
 
+def _percent(text: str) -> float:
+    try:
+        share = float(text) / 100
+    except ValueError:
+        share = math.nan
+    if not math.isfinite(share):
+        raise BadAmount(f"{text!r} is not a percentage, such as 5")
+    return share
+
+
 LOAD = {
     "messages": PlannerField("Messages per day", "1e9", amounts.count),
     "size": PlannerField("Message size", "1KB", amounts.size),
@@ -65,6 +76,9 @@ LOAD = {
     "peak": PlannerField("Peak factor", "2", amounts.count),
     "throughput": PlannerField("Or peak throughput", "", amounts.size),
     "groups": PlannerField("Consumer groups", "1", _whole),
+    "compression": PlannerField("Compression ratio", "1", amounts.count),
+    "growth": PlannerField("Growth a month, %", "0", _percent),
+    "months": PlannerField("Months of growth", "12", _whole),
 }
 MACHINE = {
     "broker": PlannerField("Broker throughput", "50MB/s", amounts.size),
@@ -109,6 +123,9 @@ def _read(given: dict[str, str]) -> tuple[Load, BrokerCapacity]:
         peak=read["peak"],
         throughput=read.get("throughput"),
         groups=int(read["groups"]),
+        compression=read["compression"],
+        growth=read["growth"],
+        months=read["months"],
     )
     machine = BrokerCapacity(
         broker_rate=read["broker"],
@@ -202,6 +219,10 @@ def _comparison(comparison: CapacityComparison, measured: Measured) -> list[Chil
         now += (
             f"; at this rate, without retention, disks are full in {duration(1000 * comparison.disk_full_s)}"
         )
+    if comparison.outgrown is not None:
+        resource, months = comparison.outgrown
+        when = f"in {months:,.1f} months" if months else "now"
+        now += f"; with this growth the load exceeds {WORDS[resource].lower()} {when}"
     return [
         notice(verdict, "good" if comparison.fits else "warn"),
         table(columns, rows, caption="Needed and available capacity"),
