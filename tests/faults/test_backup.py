@@ -329,6 +329,28 @@ async def test_a_point_in_the_past(url: str, tmp_path: Path) -> None:
         assert read(fresh.bootstrap_servers, "orders-before", 0, part.end) == list(range(part.end))
 
 
+async def test_no_transaction_stays_open_at_a_point_in_the_past(url: str, tmp_path: Path) -> None:
+    with broker(SETTINGS, folder=tmp_path / "data") as source:
+        at = source.bootstrap_servers
+        create(at, TOPIC, {})
+        transact(at, "first", ["a", "b"], "commit_transaction")
+        still_open = transact(at, "second", ["c", "d"], "flush")
+        point = RestorePoint(await _later_ms())
+        still_open.commit_transaction()
+        transact(at, "third", ["e"], "commit_transaction")
+        assert committed_keys(at) == ["a", "b", "c", "d", "e"]
+        await back_up(at, url, "first")
+    await restore(url, "first", tmp_path / "topic", point, Selection((TOPIC,)))
+    with broker(SETTINGS, folder=tmp_path / "topic") as fresh:
+        assert committed_keys(fresh.bootstrap_servers) == ["a", "b"]
+        transact(fresh.bootstrap_servers, "second", ["f"], "commit_transaction")
+        assert committed_keys(fresh.bootstrap_servers) == ["a", "b", "f"]
+    await restore(url, "first", tmp_path / "whole", point)
+    with broker(SETTINGS, folder=tmp_path / "whole") as fresh:
+        transact(fresh.bootstrap_servers, "second", ["f"], "commit_transaction")
+        assert committed_keys(fresh.bootstrap_servers) == ["a", "b", "f"]
+
+
 async def _later_ms() -> int:
     """A time after all records so far, and before all later ones."""
     await asyncio.sleep(0.05)

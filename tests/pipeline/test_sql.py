@@ -249,3 +249,35 @@ def test_files_define_and_do_not_start(spark: Any, bootstrap: str, sql: Shell, t
         engine.script("SELECT * FROM nowhere", "shop.sql")
     with pytest.raises(SqlError, match="shows rows to a person"):
         engine.script("SELECT * FROM orders EMIT CHANGES")
+
+
+def test_words_of_ksqldb_are_understood(sql: Shell, bootstrap: str) -> None:
+    columns = "id INT KEY, who STRUCT<name VARCHAR>"
+    sql(f"CREATE STREAM people ({columns}) WITH (KAFKA_TOPIC = '$orders-named', VALUE_FORMAT = 'JSON')")
+    for number, name in ((1, "Ann"), (2, "Bob"), (1, "Cid")):
+        sql(f"INSERT INTO people VALUES ({number}, named_struct('name', '{name}'))")
+    assert sql("SELECT id, LATEST_BY_OFFSET(who->name) AS name FROM people GROUP BY id ORDER BY id") == [
+        (1, "Cid"),
+        (2, "Bob"),
+    ]
+    sql(
+        "CREATE TABLE last AS SELECT id, EARLIEST_BY_OFFSET(who->name) AS first FROM people GROUP BY id EMIT CHANGES"
+    )
+    sql.engine.wait()
+    assert pairs(bootstrap, "last") == [("1", {"id": 1, "first": "Ann"}), ("2", {"id": 2, "first": "Bob"})]
+    sql("CREATE STREAM by_name AS SELECT id, who->name AS name FROM people PARTITION BY name EMIT CHANGES")
+    sql.engine.wait()
+    assert sorted(key for key, _ in pairs(bootstrap, "by_name")) == ["Ann", "Bob", "Cid"]  # type: ignore[type-var]
+    assert "note" in sql("ALTER STREAM people ADD COLUMN note STRING")
+    assert sql("SELECT note FROM people WHERE id = 2") == [(None,)]
+    assert "already has a column 'note'" in sql.refused("ALTER STREAM people ADD note STRING")
+    details = {(name, value) for name, value, about in sql("DESCRIBE EXTENDED by_name") if about != ""}
+    assert {
+        ("topic", "by_name"),
+        ("format", "json"),
+        ("key", "name"),
+        ("partitions", "1"),
+        ("query", "by_name"),
+    } <= details
+    assert sorted(row[1] for row in sql("PRINT by_name FROM BEGINNING")) == ["Ann", "Bob", "Cid"]
+    assert sql.refused("SELECT ROWTIME FROM people") == "line 1, column 8: ROWTIME is _timestamp here"

@@ -256,6 +256,8 @@ PURE = [
     "pipeline/options/sink.py",
     "pipeline/options/source.py",
     "pipeline/source/offset_ranges.py",
+    "pipeline/sql/foreign.py",
+    "pipeline/sql/parsed.py",
     "pipeline/sql/rewriting.py",
     "pipeline/sql/direct/json_columns.py",
     "pipeline/sql/direct/plan.py",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog._speed.log.batch import crc_ok, walk
-from tidelog.backup.cut import ClusterCut, LogRange, take_cut
+from tidelog.backup.cut import ClusterCut, LogRange, take_whole_cut
 from tidelog.backup.manifest import (
     BackupManifest,
     BackupObject,
@@ -25,8 +25,8 @@ from tidelog.backup.repository import BackupRepository
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from tidelog.client.consumer.range_reader import RangeReader
-from tidelog.errors import InvalidConfig, LeaderNotAvailable, OffsetOutOfRange, UnknownTopicOrPartition
-from tidelog.metadata.records import TOPIC_CONFIGS, TOPICS, TopicRecord, decode_configs
+from tidelog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopicOrPartition
+from tidelog.metadata.records import TOPIC_CONFIGS, TOPICS, decode_configs
 from tidelog.types import TopicPartition
 
 OBJECT_BYTES = 16 << 20
@@ -82,7 +82,7 @@ class BackupCreation:
 
     async def _begin(self, name: str) -> BackupManifest:
         before = await self._repository.newest()
-        cut = await self._cluster.retrying("a backup's cut", self._whole_cut, self._timeout_ms)
+        cut = await take_whole_cut(self._cluster, self._timeout_ms)
         if before is not None and before.cluster_id != cut.cluster_id:
             raise InvalidConfig(
                 f"{self._repository.url} has backups of cluster {before.cluster_id}, and this is cluster {cut.cluster_id}: "
@@ -98,25 +98,6 @@ class BackupCreation:
         )
         await self._repository.save_journal(manifest)
         return manifest
-
-    async def _whole_cut(self) -> ClusterCut:
-        """A cut with every partition that the metadata have."""
-        cut = await take_cut(self._cluster, self._timeout_ms)
-        wanted = {
-            TopicPartition(key.removeprefix(TOPICS), index): record.id
-            for key, value in cut.metadata
-            if key.startswith(TOPICS)
-            for record in [TopicRecord.decode(value)]
-            for index in range(len(record.replicas))
-        }
-        ranges = {where: found for where, found in cut.ranges.items() if wanted.get(where) == found.topic_id}
-        missing = sorted(wanted.keys() - ranges.keys())
-        if missing:
-            raise LeaderNotAvailable(
-                f"{', '.join(map(str, missing[:5]))} and {max(0, len(missing) - 5)} more have no leader that could be "
-                "asked: a backup needs all partitions"
-            )
-        return cut._replace(ranges=ranges)
 
     def _check_encryption(self, cut: ClusterCut) -> None:
         if self._repository.encrypted:

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check
-from tidelog.errors import RequestTimedOut, UnsupportedVersion
+from tidelog.errors import LeaderNotAvailable, RequestTimedOut, UnsupportedVersion
+from tidelog.metadata.records import TOPICS, TopicRecord
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -44,15 +45,43 @@ class _ClockReading(NamedTuple):
     error_ms: float
 
 
-async def take_cut(cluster: Cluster, timeout_ms: int) -> ClusterCut:
+async def take_cut(cluster: Cluster, timeout_ms: int, roll_bytes: int = -1) -> ClusterCut:
+    """`roll_bytes`: segments of at least so many bytes are sealed before the cut; -1: none."""
+
     async def attempt() -> ClusterCut:
         await cluster.refresh(())
         nodes = sorted(cluster.topology.nodes)
+        if roll_bytes >= 0:
+            await asyncio.gather(*(_ask(cluster, node, 0, 0, False, roll_bytes) for node in nodes))
         if len(nodes) == 1:
             return _together(cluster, 0, [await _ask(cluster, nodes[0], 0, 0, True)])
         return await _of_several(cluster, nodes)
 
     return await cluster.retrying("DescribeCluster", attempt, timeout_ms)
+
+
+async def take_whole_cut(cluster: Cluster, timeout_ms: int, roll_bytes: int = -1) -> ClusterCut:
+    """A cut with every partition that the metadata have."""
+
+    async def attempt() -> ClusterCut:
+        cut = await take_cut(cluster, timeout_ms, roll_bytes)
+        wanted = {
+            TopicPartition(key.removeprefix(TOPICS), index): record.id
+            for key, value in cut.metadata
+            if key.startswith(TOPICS)
+            for record in [TopicRecord.decode(value)]
+            for index in range(len(record.replicas))
+        }
+        ranges = {name: ends for name, ends in cut.ranges.items() if wanted.get(name) == ends.topic_id}
+        missing = [str(name) for name in sorted(wanted.keys() - ranges.keys())]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise LeaderNotAvailable(
+                f"{', '.join(missing[:5])}{more}: no leader could be asked, and a cut needs all partitions"
+            )
+        return cut._replace(ranges=ranges)
+
+    return await cluster.retrying("the cut of all partitions", attempt, timeout_ms)
 
 
 async def _of_several(cluster: Cluster, nodes: list[int]) -> ClusterCut:
@@ -104,9 +133,14 @@ async def _compare_clocks(cluster: Cluster, node: int) -> _ClockReading:
 
 
 async def _ask(
-    cluster: Cluster, node: int, at_ms: int, hold_ms: int, metadata: bool
+    cluster: Cluster, node: int, at_ms: int, hold_ms: int, metadata: bool, roll_bytes: int = -1
 ) -> DescribeClusterResponse:
-    request = DescribeClusterRequest(backup_cut_ms=at_ms, backup_hold_ms=hold_ms, include_metadata=metadata)
+    request = DescribeClusterRequest(
+        backup_cut_ms=at_ms,
+        backup_hold_ms=hold_ms,
+        include_metadata=metadata,
+        backup_roll_bytes=roll_bytes,
+    )
     answer = await (await cluster.node(node)).ask(request, DescribeClusterResponse)
     check(answer.error_code, "the cut of a backup", answer.error_message)
     if answer.cut_began_ms < 0:

@@ -24,6 +24,7 @@ from tidelog.storage.dirs import identity
 from tidelog.storage.dirs.identity import Identity
 from tidelog.storage.dirs.volume import Volume
 from tidelog.storage.disk import SystemDisk
+from tidelog.storage.log import Log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.recovery.recovery import Recovery, Report
 from tidelog.storage.segments.segment_files import LOG, stem
@@ -69,6 +70,9 @@ class NewDataDirectory:
             file.write(checkpoints.encode_topic_id(topic_id))
         return folder
 
+    def discard_log(self, name: TopicPartition) -> None:
+        shutil.rmtree(self.folder(name))
+
     def complete_log(
         self, name: TopicPartition, config: TopicConfig, start: int, end: int, scan_from: int = 0
     ) -> Report:
@@ -89,6 +93,16 @@ class NewDataDirectory:
         if start:
             self._starts.offsets[name] = start
         return report
+
+    def open_log(self, name: TopicPartition, config: TopicConfig) -> Log:
+        """A log that was completed."""
+        start, end = self._starts.offsets.get(name, 0), self._volume.recovery_points.offsets[name]
+        return Log.open(self._volume, self.folder(name), name, config, start, end)
+
+    def close_log(self, name: TopicPartition, log: Log) -> None:
+        """It may have grown."""
+        self._volume.recovery_points.offsets[name] = self._committed.offsets[name] = log.end
+        log.close()
 
     async def finish(self, entries: list[tuple[str, bytes]]) -> None:
         """`entries`: of the metadata store.  From here on a broker can be started on the directory."""

@@ -36,7 +36,8 @@ def metadata_of_one_broker(
                 configs = records.decode_configs(value)
                 kept = {setting: text for setting, text in configs.items() if setting not in _OF_BROKERS}
                 made.append((records.topic_config_key(renamed.get(name, name)), records.encode_configs(kept)))
-        elif topics is None and not _of_the_old_brokers(key):
+        elif key == records.PRODUCER_IDS or (topics is None and not _of_the_old_brokers(key)):
+            # The logs know producers by their ids: these must not be given out again.
             made.append((key, value))
     return made
 

@@ -13,6 +13,11 @@ from tidelog._speed.log.index_interval import SEGMENT_OFFSETS_MAX
 from tidelog.backup.data_directory import NewDataDirectory
 from tidelog.backup.manifest import BackupManifest, BackupObject, CorruptBackup, PartitionBackup
 from tidelog.backup.new_metadata import metadata_of_one_broker
+from tidelog.backup.open_transactions import (
+    TransactionLog,
+    end_open_transactions,
+    is_transaction_topic,
+)
 from tidelog.backup.point import RestorePoint, batches_before
 from tidelog.backup.repository import BackupRepository
 from tidelog.config import TopicConfig
@@ -144,6 +149,7 @@ class Restoration:
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(restore(partition)) for partition in partitions]
+        await self._end_transactions(directory, partitions)
         epochs = {partition.name: directory.epochs.get(self._name(partition), -1) for partition in partitions}
         topics: Collection[str] | None = self._selection.topics
         renamed = {topic: self._selection.name_of(topic) for topic in topics or ()}
@@ -153,6 +159,27 @@ class Restoration:
             )
         )
         return [task.result() for task in tasks]
+
+    async def _end_transactions(self, directory: NewDataDirectory, partitions: list[PartitionBackup]) -> None:
+        if self._point.is_end and self._selection.topics is None:
+            return
+        known = TransactionLog()
+        for partition in self._manifest.partitions:
+            if is_transaction_topic(partition.name):
+                for stored in partition.objects:
+                    data = await self._repository.get_batches(partition, stored)
+                    kept, _, _ = batches_before(self._point, partition.name, data, partition.end)
+                    known.learn(data[:kept])
+        for partition in partitions:
+            await end_open_transactions(
+                directory,
+                self._name(partition),
+                self._configs.get(partition.topic, TopicConfig()),
+                known,
+                original=partition.name,
+                coordinated=self._selection.topics is None,
+                time_ms=self._point.at_ms or self._manifest.cut_ms,
+            )
 
     def _name(self, partition: PartitionBackup) -> TopicPartition:
         return TopicPartition(self._selection.name_of(partition.topic), partition.index)

@@ -51,6 +51,7 @@ COMMANDS = {
         "tidelog.cli.backup.command:backup",
         "Back up a running cluster, and restore it as of any moment.",
     ),
+    "fork": ("tidelog.cli.backup.fork:fork", "Make a second cluster that shares the files of a running one."),
     "top": ("tidelog.cli.top.command:top", "A live view of topics, groups and brokers."),
     "pipeline": ("tidelog.cli.streams.pipeline:pipeline", "Run pipelines on Spark, and show their progress."),
     "sql": ("tidelog.cli.streams.sql:sql", "Query topics with SQL."),

@@ -128,6 +128,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "backup list",
         "backup restore",
         "backup verify",
+        "fork",
         "top",
         "pipeline list",
         "pipeline restart",

@@ -101,6 +101,7 @@ class Engine:
             statements.Terminate: self._terminate,
             statements.Drop: self._drop,
             statements.Set: self._set,
+            statements.Alter: self._alter,
         }
         self._watched = None
         return work[type(statement)](statement)
@@ -124,8 +125,11 @@ class Engine:
 
     # Queries
 
-    def _plan(self, query: statements.SqlQuery, streaming: bool) -> QueryPlan:
-        return planned(self._pipeline, self.catalog, query, streaming, self.topics)
+    def _plan(self, query: statements.SqlQuery, streaming: bool, catalog: Catalog | None = None) -> QueryPlan:
+        return planned(self._pipeline, catalog or self.catalog, query, streaming, self.topics)
+
+    def _catalog_of(self, statement: statements.Select) -> Catalog:
+        return Catalog() if statement.of_topic else self.catalog
 
     def topics(self) -> list[str]:
         with self._admin() as admin:
@@ -147,21 +151,21 @@ class Engine:
             raise SqlError(
                 "SELECT ... EMIT CHANGES shows rows to a person: in a file, use CREATE STREAM ... AS SELECT"
             )
-        plan = self._plan(query, streaming=True)
+        plan = self._plan(query, streaming=True, catalog=self._catalog_of(statement))
         self._watched = LiveRows(plan.df, plan.mode, query.limit, self._until_done)
         return Rows(plan.df.columns, iter(self._watched), live=True)
 
     def without_spark(self, statement: statements.Select) -> Rows | None:
         """The rows of a query that needs no Spark; None if Spark has to answer.  Raises an error for a mistyped name."""
         query = statement.query
-        relations_of(self.catalog, query, self.topics)
+        relations_of(self._catalog_of(statement), query, self.topics)
         if not self._direct or query.emit is not None:
             return None
         from tidelog.pipeline.sql.direct.answer import answered, only_table
         from tidelog.pipeline.sql.direct.plan import NotDirect
 
         try:
-            relation = relation_of(self.catalog, only_table(query), query, self.topics)
+            relation = relation_of(self._catalog_of(statement), only_table(query), query, self.topics)
             answer = answered(self._pipeline, relation, query, lambda: self._cancelled)
         except NotDirect as reason:
             log.debug("Spark runs this query: %s", reason)
@@ -357,7 +361,41 @@ class Engine:
         ]
         hidden = ("binary", "string", "int", "bigint", "timestamp")
         rows += [(name, kind, "of the record") for name, kind in zip(HIDDEN, hidden, strict=False)]
+        if statement.extended:
+            rows += self._details(relation)
         return Rows(["column", "type", "about"], iter(rows))
+
+    def _details(self, relation: Relation) -> list[tuple[Any, ...]]:
+        """How the relation is read, and its topic."""
+        fields = ("topic", "format", "key", "timestamp", "watermark", "starting", "on_error")
+        details = {name: getattr(relation, name) for name in fields}
+        details |= {name: value for name, value in relation.options.items() if name != "schema"}
+        with self._admin() as admin:
+            partitions = len(admin.describe_topics([relation.topic])[relation.topic].partitions)
+        rows: list[tuple[Any, ...]] = [
+            (name, str(value), "property") for name, value in details.items() if value
+        ]
+        rows.append(("partitions", str(partitions), "property"))
+        writers = [name for name, (topic, _) in self.queries.items() if topic == relation.topic]
+        return rows + [("query", name, "writes it") for name in writers]
+
+    def _alter(self, statement: statements.Alter) -> Result:
+        relation = self.catalog.get(statement.name)
+        if relation is None or relation.kind != statement.kind:
+            raise SqlError(f"there is no {statement.kind} {statement.name!r}")
+        if relation.format != "json" or has_schema(relation):
+            raise SqlError(
+                f"the columns of {relation.name} are those of its schema: register a new version of it"
+            )
+        names = [name for name, _ in statement.columns]
+        check_columns(names)
+        for name in names:
+            if name.lower() in (column.lower() for column, _ in relation.columns):
+                raise SqlError(f"{relation.name} already has a column {name!r}")
+        self.catalog.add(replace(relation, columns=(*relation.columns, *statement.columns)))
+        return Notice(
+            f"{relation.kind} {relation.name} has {', '.join(names)}; running queries go on without"
+        )
 
     def _terminate(self, statement: statements.Terminate) -> Result:
         names = list(self.queries) if statement.name is None else [statement.name]

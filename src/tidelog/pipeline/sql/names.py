@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from tidelog.pipeline.sql.catalog import Catalog, Relation
+from tidelog.pipeline.sql.foreign import COLUMNS
 from tidelog.pipeline.sql.rewriting import full_name, tables_of
 from tidelog.pipeline.sql.statements import SqlError, SqlQuery
 
@@ -57,6 +58,8 @@ def _check_columns(query: SqlQuery, relation: Relation) -> None:
         # What is no name at all, and what resembles no column, is left to Spark: it may be a function without brackets.
         if column.table or not name or name.lower() in readable:
             continue
+        if name.lower() in COLUMNS:
+            raise SqlError(f"{name} is {COLUMNS[name.lower()]} here", *query.position(name))
         hint = _hint(name, [*columns, *OF_RECORD])
         if hint:
             raise SqlError(f"{relation.name} has no column {name!r}{hint}", *query.position(name))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tidelog.pipeline.sql.catalog import Catalog
+from tidelog.pipeline.sql.foreign import FUNCTIONS
 from tidelog.pipeline.sql.names import relations_of
 from tidelog.pipeline.sql.relations import HIDDEN, frame
 from tidelog.pipeline.sql.rewriting import named_among, rewritten, tables_of
@@ -105,5 +106,6 @@ def _group_keys(tree: exp.Expression, df: DataFrame) -> tuple[str, ...]:
         expression.alias_or_name or df.columns[at]
         for at, expression in enumerate(tree.expressions)
         if expression.find(exp.AggFunc) is None
+        and not any(function.name.upper() in FUNCTIONS for function in expression.find_all(exp.Anonymous))
     ]
     return tuple(name for name in names if name in df.columns)

@@ -8,10 +8,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from tidelog.pipeline.sql.dialect import END, START
+from tidelog.pipeline.sql.foreign import FUNCTIONS
 from tidelog.pipeline.sql.statements import SqlError, SqlQuery
+
+HIGHER_ORDER = {
+    *("aggregate", "array_sort", "exists", "filter", "forall", "map_filter", "map_zip_with"),
+    *("reduce", "transform", "transform_keys", "transform_values", "zip_with"),
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ def full_name(table: exp.Table) -> str:
 def named_among(query: SqlQuery, columns: Sequence[str]) -> tuple[str, ...]:
     """The columns that the query names anywhere."""
     words = {token.text.lower() for token in query.tokens if token.token_type is not TokenType.STRING}
+    if any(name.lower() in words for name in FUNCTIONS):
+        words.add("_offset")
     return tuple(column for column in columns if column in words)
 
 
@@ -67,6 +75,7 @@ def rewritten(query: SqlQuery, views: Sequence[tuple[exp.Table, str]], hidden: C
         tables = {id(table) for table, _ in views}
         for select in query.tree.find_all(exp.Select):
             edits += _of_stars(query, select, tables, hidden)
+    edits += [*_of_functions(query), *_of_arrows(query)]
     text, at = query.text[: query.end], query.end
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
         assert edit.end <= at, "two edits of one place"
@@ -86,6 +95,57 @@ def _of_table(table: exp.Table, view: str) -> Iterator[Edit]:
         if sample is not None:
             end = sample.meta[END] + 1
         yield Edit(end, end, f" AS {_quoted(table.name)}")
+
+
+def _of_functions(query: SqlQuery) -> Iterator[Edit]:
+    """LATEST_BY_OFFSET(x) and EARLIEST_BY_OFFSET(x) of ksqlDB: the x of the last or first record that has one."""
+    tokens = query.tokens
+    tables = {table.alias_or_name for table in tables_of(query)}
+    for at, token in enumerate(tokens):
+        name = FUNCTIONS.get(token.text.upper())
+        if name is None or at + 1 == len(tokens) or tokens[at + 1].token_type is not TokenType.L_PAREN:
+            continue
+        depth, last = 0, at + 1
+        while last < len(tokens):
+            depth += (tokens[last].token_type is TokenType.L_PAREN) - (
+                tokens[last].token_type is TokenType.R_PAREN
+            )
+            if depth == 0:
+                break
+            if depth == 1 and tokens[last].token_type is TokenType.COMMA:
+                raise SqlError(
+                    f"{token.text} has one argument here", token.line, token.col - len(token.text) + 1
+                )
+            last += 1
+        argument = query.text[tokens[at + 2].start : tokens[last - 1].end + 1]
+        for arrow in _field_arrows(query):
+            if tokens[at + 2].start < arrow.start < tokens[last].start:
+                argument = argument.replace("->", ".")
+        table = argument.split(".")[0]
+        of = f"{table}." if table in tables else ""
+        yield Edit(token.start, token.end + 1, name)
+        end = tokens[last].end + 1
+        yield Edit(end - 1, end, f", {of}`_offset`) FILTER (WHERE {argument} IS NOT NULL)")
+
+
+def _of_arrows(query: SqlQuery) -> Iterator[Edit]:
+    """`address->city` of ksqlDB is `address.city`."""
+    for token in _field_arrows(query):
+        yield Edit(token.start, token.end + 1, ".")
+
+
+def _field_arrows(query: SqlQuery) -> list[Token]:
+    """The arrows that reach into a struct; those directly in a call of a higher-order function are of its lambda."""
+    calls: list[str] = []
+    arrows = []
+    for at, token in enumerate(query.tokens):
+        if token.token_type is TokenType.L_PAREN:
+            calls.append(query.tokens[at - 1].text.lower() if at else "")
+        elif token.token_type is TokenType.R_PAREN and calls:
+            calls.pop()
+        elif token.token_type is TokenType.ARROW and not HIGHER_ORDER.intersection(calls):
+            arrows.append(token)
+    return arrows
 
 
 def _of_stars(

@@ -5,110 +5,55 @@ sqlglot parses the queries themselves.  Pure: text in, statements out; errors ha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from tidelog.pipeline.options.text import PipelineError
+from tidelog.pipeline.sql import foreign
 from tidelog.pipeline.sql.dialect import SparkText
+from tidelog.pipeline.sql.parsed import (
+    Alter,
+    Create,
+    Describe,
+    Drop,
+    Emit,
+    Explain,
+    Insert,
+    RelationKind,
+    Select,
+    Set,
+    Show,
+    SqlError,
+    SqlQuery,
+    Statement,
+    Terminate,
+)
 
-Emit = Literal["changes", "final"]
-RelationKind = Literal["stream", "table"]
+__all__ = [
+    "Alter",
+    "Create",
+    "Describe",
+    "Drop",
+    "Emit",
+    "Explain",
+    "Insert",
+    "RelationKind",
+    "Select",
+    "Set",
+    "Show",
+    "SqlError",
+    "SqlQuery",
+    "Statement",
+    "Terminate",
+    "is_complete",
+    "parse_script",
+    "placed_statements",
+]
+
 GLUED = (TokenType.DASH, TokenType.DOT, TokenType.VAR, TokenType.NUMBER)
-
-
-class SqlError(PipelineError):
-    """An error in a statement, with its line and column."""
-
-    def __init__(self, text: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(text if line is None else f"line {line}, column {column}: {text}")
-        self.line, self.column = line, column
-
-
-@dataclass(frozen=True)
-class SqlQuery:
-    """`text`: the whole script; the query is the text from `start` up to `end`, exclusive."""
-
-    tree: exp.Expression
-    emit: Emit | None
-    limit: int | None
-    tokens: tuple[Token, ...]
-    text: str
-    start: int
-    end: int
-
-    def position(self, name: str) -> tuple[int | None, int | None]:
-        """Line and column of the first `name` in the text."""
-        for token in self.tokens:
-            if token.text.lower() == name.lower():
-                return token.line, token.col - len(token.text) + 1
-        return None, None
-
-
-@dataclass(frozen=True)
-class Create:
-    kind: RelationKind
-    name: str
-    columns: tuple[tuple[str, str], ...]  # names and Spark's types
-    key: str | None
-    properties: dict[str, str]
-    query: SqlQuery | None
-    replace: bool
-    if_not_exists: bool
-
-
-@dataclass(frozen=True)
-class Insert:
-    name: str
-    columns: tuple[str, ...]
-    rows: str | None  # VALUES (...), as it was written
-    query: SqlQuery | None
-
-
-@dataclass(frozen=True)
-class Select:
-    query: SqlQuery
-
-
-@dataclass(frozen=True)
-class Explain:
-    query: SqlQuery
-
-
-@dataclass(frozen=True)
-class Show:
-    subject: Literal["topics", "streams", "tables", "queries"]
-
-
-@dataclass(frozen=True)
-class Describe:
-    name: str
-
-
-@dataclass(frozen=True)
-class Terminate:
-    name: str | None  # None: all
-
-
-@dataclass(frozen=True)
-class Drop:
-    kind: RelationKind
-    name: str
-    delete_topic: bool
-    if_exists: bool
-
-
-@dataclass(frozen=True)
-class Set:
-    name: str
-    value: str
-
-
-Statement = Create | Insert | Select | Explain | Show | Describe | Terminate | Drop | Set
 
 
 def parse_script(text: str) -> Iterator[Statement]:
@@ -173,6 +118,7 @@ class _SqlParser:
 
     def statement(self) -> Statement:
         first = self._word()
+        self._answer(foreign.statement_answer([token.text.upper() for token in self.tokens[:3]]))
         parse = {
             "CREATE": self._create,
             "INSERT": self._insert,
@@ -183,6 +129,8 @@ class _SqlParser:
             "TERMINATE": self._terminate,
             "DROP": self._drop,
             "SET": self._set,
+            "PRINT": self._print,
+            "ALTER": self._alter,
         }.get(first)
         if parse is not None:
             return parse()
@@ -191,6 +139,11 @@ class _SqlParser:
         raise self._wrong(
             "a statement begins with SELECT, CREATE, INSERT, SHOW, DESCRIBE, TERMINATE, DROP, SET or EXPLAIN"
         )
+
+    def _answer(self, answer: foreign.Answer | None) -> None:
+        if answer is not None:
+            token = self.tokens[self.at + answer.at]
+            raise SqlError(answer.text, token.line, token.col - len(token.text) + 1)
 
     # Tokens
 
@@ -242,7 +195,7 @@ class _SqlParser:
 
     def _create(self) -> Statement:
         self._need("CREATE")
-        replace = self._take("OR", "REPLACE")
+        replaces = self._take("OR", "REPLACE")
         kind: RelationKind
         if self._take("STREAM"):
             kind = "stream"
@@ -256,13 +209,23 @@ class _SqlParser:
         properties = self._properties() if self._take("WITH") else {}
         query = None
         if self._take("AS"):
+            key = self._partitioned_by() or key
             query = self._query()
         self._end()
         if query is not None and columns:
             raise SqlError(
                 f"{name} has both columns and a query: leave the columns out, they come from the query"
             )
-        return Create(kind, name, columns, key, properties, query, replace, exists)
+        return Create(kind, name, columns, key, properties, query, replaces, exists)
+
+    def _partitioned_by(self) -> str | None:
+        """The column of PARTITION BY behind the query, which ends there: the key of the records."""
+        end = len(self.tokens) - (2 if self._emits(len(self.tokens) - 2) else 0)
+        if end - 3 <= self.at or self.tokens[end - 2].token_type is not TokenType.PARTITION_BY:
+            return None
+        name = self.tokens[end - 1].text
+        del self.tokens[end - 2 : end]
+        return name
 
     def _columns(self) -> tuple[tuple[tuple[str, str], ...], str | None]:
         begin = self.at
@@ -275,6 +238,7 @@ class _SqlParser:
                 break
         else:
             raise self._wrong("a parenthesis is not closed")
+        keys = self._key_marks(begin)
         tree = self._parsed(begin, self.at, "CREATE TABLE t ")
         columns, key = [], None
         for column in tree.this.expressions:
@@ -287,9 +251,28 @@ class _SqlParser:
                 for constraint in column.constraints
             ):
                 key = column.name
-        return tuple(columns), key
+        return tuple(columns), key or keys
+
+    def _key_marks(self, begin: int) -> str | None:
+        """The column with ksqlDB's mark `id INT KEY`; takes the marks out of the text."""
+        name, column, depth = None, "", 0
+        for at in range(begin, self.at - 1):
+            token, behind = self.tokens[at], self.tokens[at + 1]
+            depth += (token.text in ("(", "<")) - (token.text in (")", ">"))
+            if depth == 1 and token.text in ("(", ","):
+                column = behind.text
+            elif (
+                depth == 1
+                and token.text.upper() == "KEY"
+                and token.text != column
+                and behind.text in (",", ")")
+            ):
+                name = column
+                self.text = self.text[: token.start] + " " * len(token.text) + self.text[token.end + 1 :]
+        return name
 
     def _properties(self) -> dict[str, str]:
+        begin = self.at
         self._need("(")
         properties: dict[str, str] = {}
         while not self._take(")"):
@@ -301,7 +284,10 @@ class _SqlParser:
             self.at += 1
             if not self._take(",") and self._word() != ")":
                 raise self._wrong(", or ) is expected here")
-        return properties
+        try:
+            return foreign.properties_of(properties)
+        except ValueError as problem:
+            raise SqlError(str(problem), self.tokens[begin].line, self.tokens[begin].col) from None
 
     def _insert(self) -> Statement:
         self._need("INSERT", "INTO")
@@ -331,11 +317,56 @@ class _SqlParser:
         self._end()
         return Show(word.lower())  # type: ignore[arg-type]
 
+    def _print(self) -> Statement:
+        """PRINT topic FROM BEGINNING [LIMIT n]: every record from the first one on."""
+        self.at += 1
+        name = self._name("a topic")
+        if not self._take("FROM", "BEGINNING"):
+            raise self._wrong(
+                f"FROM BEGINNING is expected here (`tidelog consume {name}` shows new records only)"
+            )
+        limit = ""
+        if self._take("LIMIT"):
+            limit = f" LIMIT {self._word()}"
+            self.at += 1
+        self._end()
+        quoted = "`" + name.replace("`", "``") + "`"
+        text = f"SELECT _timestamp, key, value, _partition, _offset FROM {quoted} EMIT CHANGES{limit}"
+        [printed] = parse_script(text)
+        assert isinstance(printed, Select)
+        return replace(printed, of_topic=True)
+
+    def _alter(self) -> Statement:
+        self.at += 1
+        kind: RelationKind
+        if self._take("STREAM"):
+            kind = "stream"
+        elif self._take("TABLE"):
+            kind = "table"
+        else:
+            raise self._wrong("ALTER STREAM or ALTER TABLE")
+        name = self._name(f"the {kind}")
+        columns: list[tuple[str, str]] = []
+        while not columns or self._take(","):
+            self._need("ADD")
+            self._take("COLUMN")
+            begin = self.at
+            while self.at < len(self.tokens) and not (self._word() == "," and self._word(1) == "ADD"):
+                self.at += 1
+            if self.at - begin < 2:
+                raise self._wrong("a column and its type are expected here")
+            text = self.text[self.tokens[begin].start : self.tokens[self.at - 1].end + 1]
+            columns += _SqlParser(f"({text})", sqlglot.tokenize(f"({text})", dialect=SparkText))._columns()[0]
+        self._end()
+        return Alter(kind, name, tuple(columns))
+
     def _describe(self) -> Statement:
         self.at += 1
+        extended = self._word(1) != "" and self._take("EXTENDED")
         name = self._name("a stream, table or topic")
+        extended = self._take("EXTENDED") or extended
         self._end()
-        return Describe(name)
+        return Describe(name, extended)
 
     def _terminate(self) -> Statement:
         self.at += 1
@@ -372,6 +403,7 @@ class _SqlParser:
 
     def _query(self) -> SqlQuery:
         begin, end = self.at, len(self.tokens)
+        self._answer(foreign.clause_answer([token.text.upper() for token in self.tokens[begin:]]))
         emit: Emit | None = None
         limit: int | None = None
         if end - begin > 4 and self.tokens[end - 2].token_type is TokenType.LIMIT and self._emits(end - 4):

@@ -21,6 +21,7 @@ from tidelog.storage.producer_state.producers import Producers
 from tidelog.storage.recovery.loading import list_segments
 from tidelog.storage.segments.segments import Segments
 from tidelog.storage.segments.txn_index import Aborted
+from tidelog.storage.shared_files import make_own
 
 _FILES = 64
 
@@ -48,11 +49,14 @@ async def restore(log: Log, bad: BadRange, data: bytes, headers: Sequence[Header
             for offset in snapshots.offsets_in(disk.list(folder)):
                 if offset > bad.start:
                     disk.remove(snapshots.path_of(folder, offset))
-        file.write(data, bad.position)
-        file.sync()
+        # A fork of the cluster that shares the file keeps the bad bytes until it repairs its own.
+        target = files.open() if make_own(files.path()) else file
+        target.write(data, bad.position)
+        target.sync()
         return find_damage(files.open_direct(), bad.base, size, end)
 
     left = await disk.run(write)
+    segment.release()  # it may be another file now
     if bad not in segment.bad or files.suffix != suffix:
         return False
     if relearn:

@@ -24,6 +24,7 @@ from tidelog.storage.segments.deleted_segments import DELETED
 from tidelog.storage.segments.segment import Segment
 from tidelog.storage.segments.segment_files import LOG, TXN_INDEX, SegmentFiles, parse
 from tidelog.storage.segments.segments import Segments
+from tidelog.storage.shared_files import make_own
 
 
 class Torn(CorruptMessage):
@@ -66,6 +67,8 @@ def load(volume: Volume, folder: str, config: TopicConfig, start: int, recovery_
         if segment.base in files.transactions and not segment.indexes.transactions.sane(segment.base):
             raise Torn(f"{segment.files.path(TXN_INDEX)} is cut, or not an index of transactions")
     active = segments[-1]
+    if not created:
+        make_own(active.path)  # a sealed segment, if the one after it was lost in a crash
     try:
         scanning.load(active)
     except CorruptMessage as problem:

@@ -35,6 +35,7 @@ from tidelog.storage.segments import scanning
 from tidelog.storage.segments.index import CorruptIndex
 from tidelog.storage.segments.segment import Segment
 from tidelog.storage.segments.segments import Segments
+from tidelog.storage.shared_files import make_own
 
 
 @dataclass(slots=True)
@@ -247,6 +248,8 @@ class Recovery:
     def _cut(self, segment: Segment, position: int) -> None:
         self.report.cut_bytes += segment.file.size() - position
         self.report.cut_batches |= any(segment.file.read(HEADER_SIZE, position))
+        if make_own(segment.path):
+            segment.release_all()
         segment.file.truncate(position)
         segment.size = segment.reserved = position
 

@@ -21,6 +21,7 @@ from tidelog.storage.segments import scanning, time_index_check
 from tidelog.storage.segments.index import CorruptIndex, OffsetIndex, TimeIndex
 from tidelog.storage.segments.indexes import SegmentIndexes
 from tidelog.storage.segments.segment_files import SegmentFiles
+from tidelog.storage.shared_files import make_own
 
 NEVER = (1 << 63) - 1
 ALWAYS = -(1 << 63)
@@ -288,6 +289,8 @@ class Segment(NativeSegment):
 
     def truncate_to(self, offset: int) -> int:
         """Drops every batch that reaches `offset` or beyond; bytes dropped."""
+        if make_own(self.path):
+            self.release_all()
         bad = next((bad for bad in self.bad if bad.start <= offset < bad.end), None)
         position, header = (bad.position, None) if bad else self.locate(offset)
         dropped = self.size - position

@@ -55,6 +55,7 @@ class DescribeClusterRequest(Message):
         "backup_cut_ms",
         "backup_hold_ms",
         "include_metadata",
+        "backup_roll_bytes",
     )
 
     API_KEY: ClassVar[int] = 60
@@ -69,6 +70,7 @@ class DescribeClusterRequest(Message):
         backup_cut_ms: int = -1,
         backup_hold_ms: int = 0,
         include_metadata: bool = False,
+        backup_roll_bytes: int = -1,
     ) -> None:
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
         self.endpoint_type = endpoint_type
@@ -76,6 +78,7 @@ class DescribeClusterRequest(Message):
         self.backup_cut_ms = backup_cut_ms
         self.backup_hold_ms = backup_hold_ms
         self.include_metadata = include_metadata
+        self.backup_roll_bytes = backup_roll_bytes
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[DescribeClusterRequest, int]:
@@ -103,6 +106,7 @@ def _read_flexible_describe_cluster_request(data: Buffer, at: int, version: int)
     backup_cut_ms = -1
     backup_hold_ms = 0
     include_metadata = False
+    backup_roll_bytes = -1
     if tagged:
         if tagged > 127:
             tagged, at = uvarint(data, at, tagged)
@@ -123,6 +127,11 @@ def _read_flexible_describe_cluster_request(data: Buffer, at: int, version: int)
                 at += 1
                 if at != tag_end:
                     raise bad_tagged("DescribeClusterRequest.include_metadata")
+            elif tag == 10003:
+                (backup_roll_bytes,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("DescribeClusterRequest.backup_roll_bytes")
             else:
                 at = tag_end
     return DescribeClusterRequest(
@@ -132,6 +141,7 @@ def _read_flexible_describe_cluster_request(data: Buffer, at: int, version: int)
         backup_cut_ms,
         backup_hold_ms,
         include_metadata,
+        backup_roll_bytes,
     ), at
 
 
@@ -160,6 +170,10 @@ def _write_flexible_describe_cluster_request(out: bytearray, x: DescribeClusterR
         part = bytearray()
         part += _put_t(x.include_metadata)
         tagged.append((10002, part))
+    if x.backup_roll_bytes != -1:
+        part = bytearray()
+        part += _put_q(x.backup_roll_bytes)
+        tagged.append((10003, part))
     if tagged:
         put_tagged(out, tagged)
     else:

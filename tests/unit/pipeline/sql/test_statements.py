@@ -100,7 +100,7 @@ def test_the_small_statements() -> None:
         ("selec 1", 1, 1, "a statement begins with SELECT"),
         ("show\n  me", 2, 3, "SHOW TOPICS, STREAMS, TABLES or QUERIES, not 'me'"),
         ("SELECT 1;\nselect a from\n  where x", 3, 3, "Expected table name at 'where'"),
-        ("create view v", 1, 8, "CREATE STREAM or CREATE TABLE, not 'view'"),
+        ("create index v", 1, 8, "CREATE STREAM or CREATE TABLE, not 'index'"),
         ("create stream x with (topic", 1, 28, "= is expected here, and the statement ends"),
         ("create stream x (a) with (topic='t')", 1, 17, "columns are names and types"),
         ("select * from t emit nothing", 1, 22, "EMIT CHANGES or EMIT FINAL, not 'nothing'"),

@@ -57,7 +57,7 @@ async def add_backup_cut(
             f"a cut at {at_ms} with a hold of {hold_ms} ms is not possible: it is {now_ms}, a cut lies at most "
             f"{WAIT_MS_MAX} ms ahead, and a hold takes at most {HOLD_MS_MAX} ms"
         )
-    await _open_logs(services)
+    await _open_logs(services, request.backup_roll_bytes)
     if at_ms:
         await asyncio.sleep(max(0, at_ms - hold_ms - services.clock.now_ms()) / 1000)
     response.cut_began_ms = services.clock.now_ms()
@@ -80,13 +80,16 @@ def _hold_until(time_ms: int, services: Services) -> None:
     time.sleep(min(max(0, time_ms - services.clock.now_ms()), 2 * HOLD_MS_MAX) / 1000)
 
 
-async def _open_logs(services: Services) -> None:
-    """Before the hold: opening a log reads its folder."""
+async def _open_logs(services: Services, roll_bytes: int) -> None:
+    """Before the hold: opening a log reads its folder.  Segments of at least `roll_bytes` are sealed, for a fork that shares
+    them; -1: none."""
     count = 0
     for name, topic in list(services.image().topics.items()):
         for partition in topic.partitions:
             if partition.leader == services.node_id:
-                services.partitions.led_here(name, partition.index)
+                log = services.partitions.led_here(name, partition.index).log
+                if 0 <= roll_bytes <= log.segments.last.size:
+                    log.roller.roll()
                 count += 1
                 if count % _TURN == 0:
                     await asyncio.sleep(0)

@@ -58,7 +58,7 @@ class WarmEngine:
                 return None
             case _ if self._remote is not None:
                 return None  # Queries of this command may be concerned, and they run there.
-            case statements.Show() | statements.Drop() | statements.Terminate():
+            case statements.Show() | statements.Alter() | statements.Drop() | statements.Terminate():
                 return local.execute(statement)
             case statements.Create(query=None) if not has_schema_properties(statement.properties):
                 return local.execute(statement)
