@@ -245,9 +245,9 @@ class EmbeddedEtcd:
                     ) from None
             time.sleep(REPLACE_EVERY_S)
 
-    def _ask(self, other: EmbeddedMember, what: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, other: EmbeddedMember, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """etcd's gateway: JSON in, JSON out."""
-        return self._exchange(other, "POST", f"/v3/cluster/member/{what}", json.dumps(request))
+        return self._exchange(other, "POST", f"/v3/cluster/member/{operation}", json.dumps(request))
 
     def _has_majority(self) -> bool:
         try:

@@ -1,63 +1,21 @@
-"""Kafka Streams applications from Apache Kafka's published jars: compiled by javac, run as processes, killed, started again.
-
-The jars are in the folder that `TIDELOG_STREAMS_JARS` names, or in `.jars/` of the repository, where Maven puts them."""
+"""Kafka Streams applications from Apache Kafka's jars: compiled by javac, run as processes, killed and started again."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from pathlib import Path
 
-from tests.conformance.apache_kafka import JVM, VERSION
+from tests.conformance.apache_kafka import JVM
+from tests.conformance.jvm.maven import STREAMS
 from tests.conformance.process import wait_until
 
 SECONDS_MAX = 180
-POM = f"""\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tests</groupId><artifactId>kafka-streams</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId>
-      <version>{VERSION}</version></dependency>
-  </dependencies>
-</project>
-"""
-
-
-def jar_folder() -> Path:
-    named = os.environ.get("TIDELOG_STREAMS_JARS")
-    return Path(named) if named else Path(__file__).parents[3] / ".jars" / f"kafka-streams-{VERSION}"
-
-
-def resolve_jars() -> str | None:
-    """Have the jars, through Maven if need be; the reason when that is impossible."""
-    if shutil.which("javac") is None:
-        return "a JDK of Java 17 or newer is not installed (javac)"
-    folder = jar_folder()
-    if list(folder.glob("kafka-streams-*.jar")):
-        return None
-    if os.environ.get("TIDELOG_STREAMS_JARS") or shutil.which("mvn") is None:
-        return f"no jars of Kafka Streams in {folder}, and Maven (mvn) is not there to fetch them"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        (Path(work) / "pom.xml").write_text(POM)
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={work}/jars", "-DincludeScope=runtime"]
-        fetched = subprocess.run(
-            ["mvn", "-q", "-B", "-f", f"{work}/pom.xml", *goal], capture_output=True, text=True, timeout=300
-        )
-        if fetched.returncode:
-            return f"Maven could not resolve Kafka Streams {VERSION}: {fetched.stdout[-2000:]}"
-        if not folder.exists():
-            (Path(work) / "jars").rename(folder)
-    return None
 
 
 def compiled(source: Path, classes: Path) -> Path:
-    command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{jar_folder()}/*", str(source)]
+    command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{STREAMS.path}/*", str(source)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     assert made.returncode == 0, made.stderr
     return classes
@@ -82,7 +40,7 @@ class StreamsInstance:
 
     def start(self) -> None:
         self.states.clear()
-        command = ["java", *JVM, "-cp", f"{self._classes}:{jar_folder()}/*", self._main_class]
+        command = ["java", *JVM, "-cp", f"{self._classes}:{STREAMS.path}/*", self._main_class]
         with (self.home / "stderr.log").open("a") as log:
             self._process = subprocess.Popen(
                 [*command, str(self.home / "application.properties"), self._prefix],

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import ON_KAFKA, SECURED
+from tests.conformance.jvm.applications import StreamsInstance, compiled
+from tests.conformance.jvm.maven import STREAMS
 from tests.conformance.process import BrokerProcess, free_port, wait_until
-from tests.conformance.streams.applications import StreamsInstance, compiled, resolve_jars
 from tidelog import Admin, ConfigResource, Consumer, NewTopic, Producer
 
 pytestmark = [
@@ -42,7 +43,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if reason := resolve_jars():
+    if reason := STREAMS.resolve():
         pytest.skip(reason)
     return compiled(Path(__file__).with_name("OrdersApp.java"), tmp_path_factory.mktemp("classes"))
 
