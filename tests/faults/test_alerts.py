@@ -164,6 +164,7 @@ def test_every_alert_fires_and_clears(cluster: Cluster, prometheus: Prometheus) 
     for topic in (
         NewTopic("safe", 3, 3, config={"min.insync.replicas": "3"}),
         NewTopic("single", 1, replica_assignment=[[3]]),
+        NewTopic("followed", 1, replica_assignment=[[1, 3]]),
         NewTopic("many", 1, 3),
     ):
         cluster.create(topic)
@@ -193,6 +194,7 @@ def lag(cluster: Cluster, watch: Watch) -> None:
         for _ in range(1_000_000):
             producer.send("many", b"x")
         producer.flush()
+    watch.fires("ConsumerLagGrowing")
     watch.fires("ConsumerLagHuge")
     # One broker tells, however many have the partition or know the group.
     tellers = [
@@ -203,7 +205,7 @@ def lag(cluster: Cluster, watch: Watch) -> None:
     assert len(tellers) == 1
     assert cluster.total("mq_consumer_lag_messages", group="billing") == 1_020_000
     commit(cluster, "billing", 1_020_000)
-    watch.clears("ConsumerLag", "ConsumerLagHuge")
+    watch.clears("ConsumerLag", "ConsumerLagHuge", "ConsumerLagGrowing")
 
 
 def commit(cluster: Cluster, group: str, offset: int) -> None:
@@ -257,7 +259,12 @@ def new_disk(cluster: Cluster, watch: Watch) -> None:
 
 
 def lost_broker(cluster: Cluster, watch: Watch) -> None:
-    cluster.brokers[3].kill()
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("followed", b"x").get(timeout=SECONDS_MAX)
+        cluster.brokers[3].kill()
+        # It waits for the follower until the ISR is without it.
+        producer.send("followed", b"x").get(timeout=SECONDS_MAX)
+    watch.fires("ProduceLatencyHigh")
     watch.fires(
         "BrokerDown",
         "UnderReplicatedPartitions",
