@@ -159,6 +159,7 @@ PURE = [
     "gateways/rest/codec.py",
     "groups/consumer/assignors.py",
     "groups/classic/group.py",
+    "groups/rebalance_times.py",
     "groups/classic/join.py",
     "groups/classic/heartbeat_cadence.py",
     "groups/classic/member.py",
