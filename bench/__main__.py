@@ -13,6 +13,7 @@ from pathlib import Path
 from bench import machine, runner
 from bench.clients.compare import cases, compare
 from bench.load import (
+    backup,
     cluster,
     compaction,
     consume,
@@ -49,6 +50,7 @@ SCENARIOS = [
         groups,
         idle,
         compaction,
+        backup,
         cluster,
         spark,
         scrape,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.client.blocking.admin import Admin
     from tidelog.client.blocking.consumer import Consumer
     from tidelog.client.blocking.producer import Producer
+    from tidelog.client.blocking.sample import sample
     from tidelog.client.blocking.share_consumer import ShareConsumer
     from tidelog.client.cluster.list_offsets import OffsetAndTimestamp
     from tidelog.client.cluster.topology import ClusterDescription, Node, Partition, Topic
@@ -128,10 +129,12 @@ __all__ = [
     "TransactionListing",
     "Unreachable",
     "__version__",
+    "sample",
 ]
 
 # Loaded when first asked for: the command line must not wait for what it does not use.
 _HOMES = {
+    "sample": "tidelog.client.blocking.sample",
     "AclBinding": "tidelog.wire.acls",
     "AclFilter": "tidelog.wire.acls",
     "AclOperation": "tidelog.wire.acls",

@@ -384,3 +384,17 @@ def test_the_command_line(url: str, tmp_path: Path) -> None:
     )
     assert "tidelog serve" in run("restore", "b", *store, "--data", str(tmp_path / "new"))
     assert "deleted b, c" in run("delete", "b", "c", *store)
+
+
+def test_a_schedule_goes_on_after_a_failure(tmp_path: Path) -> None:
+    with broker(SETTINGS, folder=tmp_path / "data") as source:
+        create(source.bootstrap_servers, TOPIC, {})
+        fill(source.bootstrap_servers, TOPIC, 0, 100)
+        options = ["--store", str(tmp_path / "store"), "--every", "1s", "--json", "--keep", "1"]
+        at = ["--bootstrap", source.bootstrap_servers]
+        result = CliRunner().invoke(cli, ["backup", "schedule", *options, *at, "--count", "2"])
+        lines = [json.loads(line) for line in result.output.splitlines()]
+        assert result.exit_code == 0 and len(lines) == 2
+        assert lines[1]["removed"] == [lines[0]["backup"]]
+    result = CliRunner().invoke(cli, ["backup", "schedule", *options, *at, "--count", "1", "--timeout", "1"])
+    assert result.exit_code == 0 and "cannot reach" in json.loads(result.output)["failed"]

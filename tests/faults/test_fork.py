@@ -121,6 +121,9 @@ def test_both_are_killed_and_neither_harms_the_other(tmp_path: Path) -> None:
     two.start()
     second = f"127.0.0.1:{two.port}"
     fill(second, TOPIC, COUNT, 100)
+    # The segment behind which the next records will come has room for them.
+    larger = ["configs", "set", "topic", TOPIC, f"segment.bytes={16 << 20}", "--bootstrap", first]
+    assert CliRunner().invoke(cli, larger).exit_code == 0
     for each in (one, two):
         each.send(signal.SIGKILL)
         each.wait()
@@ -130,14 +133,17 @@ def test_both_are_killed_and_neither_harms_the_other(tmp_path: Path) -> None:
     for path in source.glob(f"{active.stem}.*"):
         path.unlink()
     end = int(active.stem)
+    forked = data / f"{TOPIC}-0" / sealed.name
+    before = forked.read_bytes()
     with sealed.open("ab") as file:
         file.write(b"torn")
     os.sync()
     one.start()
-    fill(first, TOPIC, end, 50)
+    fill(first, TOPIC, 1_000_000, 50)
+    assert forked.read_bytes() == before + b"torn"
     two.start()
     assert read(second, TOPIC, 0, COUNT + 100) == list(range(COUNT + 100))
-    assert read(first, TOPIC, 0, end + 50) == list(range(end + 50))
+    assert read(first, TOPIC, 0, end + 50) == [*range(end), *range(1_000_000, 1_000_050)]
     for each in (one, two):
         each.stop()
         assert not each.unexpected()

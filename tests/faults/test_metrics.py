@@ -66,7 +66,7 @@ STORAGE = {
 }  # fmt: skip
 GROUPS = {
     "mq_consumer_lag_messages", "mq_groups", "mq_group_members", "mq_group_rebalancing",
-    "mq_group_rebalances_total", "mq_share_group_lag_messages",
+    "mq_group_rebalances_total", "mq_group_rebalance_time_ms", "mq_share_group_lag_messages",
 }  # fmt: skip
 TRANSACTIONS = {
     "mq_transactions", "mq_transactions_committed_total", "mq_transactions_aborted_total",
@@ -315,6 +315,9 @@ def test_groups(new_broker: BrokerFactory) -> None:
     assert of(eyes.last, "mq_group_members", group="billing") == 1
     assert of(eyes.last, "mq_group_rebalances_total", group="billing") == turns + 1
     assert of(eyes.last, "mq_groups", kind="classic") == 1
+    member.sync({member.id: b""})
+    eyes.look()
+    assert of(eyes.last, "mq_group_rebalance_time_ms_count") == 1
     member.leave()
     member.close()
     share_records(broker, eyes)

@@ -30,6 +30,7 @@ from tidelog.broker.bounds.connection_quotas import address_rates
 from tidelog.broker.bounds.quota_manager import QuotaManager
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.gate import Gate
+from tidelog.broker.handlers.transactions.share_enlistment import enlists
 from tidelog.broker.jwks import KeySource
 from tidelog.broker.login import Logins
 from tidelog.broker.metrics.counters import BrokerCounters
@@ -44,6 +45,7 @@ from tidelog.config import BrokerConfig
 from tidelog.config.amqp import amqp_listeners
 from tidelog.config.cordoned_dirs import cordoned_paths
 from tidelog.config.first_users import FirstUser
+from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.groups.classic.coordinator import ClassicGroups
 from tidelog.groups.consumer.classic_members_coordinator import ClassicMembers
 from tidelog.groups.consumer.coordinator import ConsumerGroups
@@ -299,7 +301,11 @@ class Broker:
         self._groups.start()
         self._share_shards.start()
         self._producer_ids = ProducerIdAllocator(self._store)
-        coordinators = {self._groups.topic.name: self._groups.coordinator}
+        coordinators: dict[str, CoordinatorRuntime[Any]] = {
+            self._groups.topic.name: self._groups.coordinator,
+            self._share_shards.topic.name: self._share_shards.coordinator,
+        }
+        self._share_shards.decided.append(self._shares.transaction_decided)
         self._markers = TransactionMarkers(node, self._partitions, coordinators, clock, peers)
         self._transactions = TransactionCoordinator(
             node, controller, self._partitions, clock, self._producer_ids, self._markers, peers
@@ -420,7 +426,7 @@ class Broker:
         self._address_rates = address_rates(gate.quotas, around.clock)
         gate.learned()
         keys = KeySource(around.clock)
-        return Services(
+        services = Services(
             node_id=node,
             clock=around.clock,
             random=around.random,
@@ -457,6 +463,8 @@ class Broker:
             outbound=self._replicating.outbound,
             otlp_exporter=new_exporter(self._controller.config, around.random),
         )
+        self._share_shards.enlist = enlists(services)
+        return services
 
     def _bind_gateways(self, bound: Bound) -> tuple[str, int] | None:
         """The address of the HTTP port; `bound` gets the listeners of AMQP."""

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tidelog import errors
 from tidelog.app.advertised import shown
@@ -15,9 +16,14 @@ from tidelog.app.environment import system
 from tidelog.app.lifecycle import FILES_SPARE, Broker
 from tidelog.app.security_warnings import open_to_everybody
 from tidelog.config import BrokerConfig
+from tidelog.config.embedded_member import own_member
 from tidelog.config.first_users import FirstUser
+from tidelog.config.metadata_address import EmbeddedAddress
 from tidelog.logs import parse_levels, set_up
 from tidelog.metadata.access.access_records import CredentialName
+
+if TYPE_CHECKING:
+    from tidelog.app.embedded_etcd import EmbeddedEtcd
 
 log = logging.getLogger("tidelog")
 
@@ -54,6 +60,36 @@ async def _serve(config: BrokerConfig, first_users: Sequence[FirstUser], users_a
     stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_requested.set)
+    etcd = _embedded_etcd(config)
+    if etcd is None:
+        await _run_broker(config, first_users, users_added, stop_requested)
+        return
+    try:
+        await etcd.start()
+        await etcd.majority(stop_requested)
+        if not stop_requested.is_set():
+            await _run_broker(config, first_users, users_added, stop_requested)
+    finally:
+        await etcd.stop()
+
+
+def _embedded_etcd(config: BrokerConfig) -> EmbeddedEtcd | None:
+    """None unless this broker runs a member of etcd."""
+    address = config.metadata_address
+    if not isinstance(address, EmbeddedAddress):
+        return None
+    from tidelog.app.embedded_etcd import EmbeddedEtcd
+
+    member = own_member(config, address)
+    return None if member is None else EmbeddedEtcd(config, address, member)
+
+
+async def _run_broker(
+    config: BrokerConfig,
+    first_users: Sequence[FirstUser],
+    users_added: UsersAdded,
+    stop_requested: asyncio.Event,
+) -> None:
     broker = Broker(config, system(config), first_users)
     addresses = await broker.start()
     users_added(broker.users_added)

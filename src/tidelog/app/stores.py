@@ -9,7 +9,7 @@ from random import Random
 from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config import BrokerConfig
-from tidelog.config.metadata_address import EtcdAddress, SocketAddress
+from tidelog.config.metadata_address import EmbeddedAddress, EtcdAddress, SocketAddress
 from tidelog.extras import need
 from tidelog.metadata.sqlite.store import SqliteStore
 from tidelog.metadata.store import MetadataStore
@@ -20,6 +20,8 @@ METADATA_FILE = "metadata.sqlite"
 async def open_store(config: BrokerConfig, folder: str, clock: Clock, random: Random) -> MetadataStore:
     """Opens the store.  `folder`: the first log directory, which has SQLite's file."""
     address = config.metadata_address
+    if isinstance(address, EmbeddedAddress):
+        return await _open_etcd(config, address.etcd, clock, random)
     if isinstance(address, EtcdAddress):
         return await _open_etcd(config, address, clock, random)
     if isinstance(address, SocketAddress):

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tidelog.client.cluster.cluster import Cluster
 from tidelog.client.cluster.response_errors import check
-from tidelog.errors import LeaderNotAvailable, RequestTimedOut, UnsupportedVersion
+from tidelog.errors import LeaderNotAvailable, TidelogError, UnsupportedVersion
 from tidelog.metadata.records import TOPICS, TopicRecord
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -20,8 +20,14 @@ from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 LEAD_MS = 500
 """Between the request and the moment."""
 MARGIN_MS = 2
+LATE_MS = 4
+"""Of the first try; twice as long in each following one."""
 HOLD_MS_MAX = 250
-TRIES = 5
+TRIES = 6
+
+
+class NoCommonMoment(TidelogError):
+    """The brokers could not all be held at one moment."""
 
 
 class LogRange(NamedTuple):
@@ -86,7 +92,7 @@ async def take_whole_cut(cluster: Cluster, timeout_ms: int, roll_bytes: int = -1
 
 async def _of_several(cluster: Cluster, nodes: list[int]) -> ClusterCut:
     clock = cluster.environment.clock
-    for _ in range(TRIES):
+    for number in range(TRIES):
         # Each also opens the logs that it has not opened yet, so that the cut itself is quick.
         await asyncio.gather(*(_ask(cluster, node, 0, 0, False) for node in nodes))
         readings = [await _compare_clocks(cluster, node) for node in nodes]
@@ -95,8 +101,10 @@ async def _of_several(cluster: Cluster, nodes: list[int]) -> ClusterCut:
         difference_ms = int(highest - lowest) + 1
         # The moment is told in each broker's own time: what is left of the difference is the error of the readings.
         uncertain_ms = 2 * max(reading.error_ms for reading in readings)
-        hold_ms = int(uncertain_ms) + 1 + MARGIN_MS
-        if hold_ms > HOLD_MS_MAX:
+        needed_ms = int(uncertain_ms) + 1 + MARGIN_MS
+        # A busy broker wakes up late for its hold.
+        hold_ms = min(needed_ms + (LATE_MS << number), HOLD_MS_MAX)
+        if needed_ms > hold_ms:
             continue
         at_ms = clock.now_ms() + LEAD_MS
         moments = [int(at_ms + reading.ahead_ms) for reading in readings]
@@ -107,13 +115,12 @@ async def _of_several(cluster: Cluster, nodes: list[int]) -> ClusterCut:
             )
         )
         in_time = all(
-            answer.cut_began_ms <= moment - hold_ms + MARGIN_MS // 2
-            and answer.cut_ended_ms >= moment + hold_ms
+            answer.cut_began_ms <= moment - needed_ms and answer.cut_ended_ms >= moment + hold_ms
             for answer, moment in zip(answers, moments, strict=True)
         )
         if in_time:
             return _together(cluster, difference_ms, answers)
-    raise RequestTimedOut(
+    raise NoCommonMoment(
         f"the brokers {', '.join(map(str, nodes))} could not be read at one moment in {TRIES} tries: they answer too "
         "slowly, or are too busy; try again"
     )

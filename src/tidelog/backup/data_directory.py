@@ -58,6 +58,8 @@ class NewDataDirectory:
         self._starts = OffsetFile(self.disk, f"{self.path}/{checkpoints.LOG_STARTS}")
         self._committed = OffsetFile(self.disk, f"{self.path}/{checkpoints.COMMITTED}")
         self.epochs: dict[TopicPartition, int] = {}
+        self.producer_ids: set[int] = set()
+        """Of the logs that were opened."""
 
     def folder(self, name: TopicPartition) -> str:
         return f"{self.path}/{name}"
@@ -102,6 +104,7 @@ class NewDataDirectory:
     def close_log(self, name: TopicPartition, log: Log) -> None:
         """It may have grown."""
         self._volume.recovery_points.offsets[name] = self._committed.offsets[name] = log.end
+        self.producer_ids.update(producer.id for producer in log.producers)
         log.close()
 
     async def finish(self, entries: list[tuple[str, bytes]]) -> None:

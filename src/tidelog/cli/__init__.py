@@ -25,6 +25,7 @@ COMMANDS = {
         "tidelog.cli.groups.command:groups",
         "Show, reset and delete consumer groups and share groups.",
     ),
+    "queues": ("tidelog.cli.groups.queues.command:queues", "Create, list, fill, read and purge queues."),
     "certs": ("tidelog.cli.security.certs:certs", "Create an authority and certificates for TLS."),
     "keys": (
         "tidelog.cli.security.keys:keys",

@@ -26,7 +26,7 @@ from tidelog.config.listener_security import (
     override_setting,
     split_overrides,
 )
-from tidelog.config.metadata_address import EtcdAddress, SocketAddress, parse_metadata
+from tidelog.config.metadata_address import EmbeddedAddress, EtcdAddress, SocketAddress, parse_metadata
 from tidelog.config.oauth import OidcSettings, oidc_settings
 from tidelog.config.otlp import check_otlp
 from tidelog.config.process_count import process_count
@@ -253,6 +253,7 @@ class BrokerConfig:
     tidelog_login_waiting_max: int = 200
     tidelog_machine: str | None = None
     tidelog_metadata: str = "sqlite:"
+    tidelog_metadata_member: str | None = None
     tidelog_metadata_password: str | None = None
     tidelog_metadata_restored: bool = False
     tidelog_metadata_tls_ca: str | None = None
@@ -358,7 +359,7 @@ class BrokerConfig:
         return fitting[0] if fitting else kafka_listeners(self.listeners)[0].name
 
     @property
-    def metadata_address(self) -> EtcdAddress | SocketAddress | None:
+    def metadata_address(self) -> EtcdAddress | SocketAddress | EmbeddedAddress | None:
         """Where the cluster's metadata are; None: in a SQLite file, and this broker is the whole cluster."""
         return parse_metadata(self.tidelog_metadata, "tidelog.metadata")
 
@@ -483,7 +484,18 @@ class BrokerConfig:
             for name in ("password", "tls_ca", "tls_cert", "tls_key", "user")
             if getattr(self, f"tidelog_metadata_{name}") is not None
         ]
-        if given and not isinstance(address, EtcdAddress):
+        if isinstance(address, EmbeddedAddress):
+            login = [name for name in given if name in ("password", "user")]
+            if login:
+                raise InvalidConfig(
+                    f"tidelog.metadata.{login[0]} is for etcd://: members of embedded:// trust certificates, "
+                    "tidelog.metadata.tls.ca, .cert and .key"
+                )
+            if "tls_ca" in given and "tls_cert" not in given:
+                raise InvalidConfig("tidelog.metadata.tls.ca needs .cert and .key: members are servers, too")
+        elif self.tidelog_metadata_member is not None:
+            raise InvalidConfig("tidelog.metadata.member is for tidelog.metadata=embedded://host,host,host")
+        elif given and not isinstance(address, EtcdAddress):
             name = given[0].replace("_", ".")
             raise InvalidConfig(f"tidelog.metadata.{name} is for etcd: set tidelog.metadata=etcd://host:port")
         if "password" in given and "user" not in given:

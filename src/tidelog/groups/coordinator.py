@@ -20,6 +20,8 @@ from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.coordination.shard import Shard
 from tidelog.coordination.timers import Timers
 from tidelog.groups.classic.group import ClassicGroup
+from tidelog.groups.group import Group
+from tidelog.groups.rebalance_times import RebalanceTimes
 from tidelog.groups.record_replay import new_machine
 from tidelog.groups.record_types import KINDS
 from tidelog.groups.state_machine import GroupStateMachine
@@ -49,6 +51,8 @@ class Groups:
             lambda: self.config.offsets_topic_compression_codec,
         )
         self.timers = Timers(clock)
+        self.rebalances = RebalanceTimes()
+        self.coordinator.closed.append(self._closed)
         self.updated: list[Callable[[Update], None]] = []
         """Called with every metadata update, after the shards have applied it."""
         self._plain: tuple[BrokerConfig, GroupConfig] | None = None
@@ -74,6 +78,14 @@ class Groups:
             self._plain = (broker, GroupConfig.of({}, broker))
         overrides = self.image.group_overrides(group_id)
         return GroupConfig.of(overrides, broker) if overrides else self._plain[1]
+
+    def changed(self, group: Group) -> None:
+        """Drivers call it after a change, for the times of rebalances."""
+        self.rebalances.observe(group.id, group.state_name, self.clock.monotonic_ms())
+
+    def _closed(self, shard: GroupShard) -> None:
+        for group_id in shard.machine.groups:
+            self.rebalances.forget(group_id)
 
     def shard(self, group_id: str) -> GroupShard:
         """The shard that holds the group's state; raises the protocol's error if another broker leads the shard, or if

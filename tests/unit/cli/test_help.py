@@ -18,7 +18,7 @@ LEAVES = dict(leaves())
 NAMES = [" ".join(path) for path in LEAVES]
 # They ask no broker.
 OFFLINE = (
-    *(f"backup {one}" for one in ("delete", "list", "restore", "verify")),
+    *(f"backup {one}" for one in ("delete", "from-tiers", "list", "restore", "verify")),
     "certs",
     *(f"keys {one}" for one in ("create", "delete", "list", "rewrap", "rotate", "status")),
     "log dump",
@@ -41,6 +41,7 @@ PROCESSES = (
     "pipeline run",
     "pipeline submit",
     "connect worker",
+    "backup schedule",
 )
 
 
@@ -77,6 +78,14 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "groups members",
         "groups reset",
         "groups set",
+        "queues create",
+        "queues delayed cancel",
+        "queues delayed list",
+        "queues describe",
+        "queues get",
+        "queues list",
+        "queues publish",
+        "queues purge",
         "certs",
         "keys create",
         "keys delete",
@@ -125,8 +134,10 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "cluster status",
         "backup create",
         "backup delete",
+        "backup from-tiers",
         "backup list",
         "backup restore",
+        "backup schedule",
         "backup verify",
         "fork",
         "top",

@@ -74,12 +74,13 @@ def test_the_package_offers_these_names() -> None:
         "TransactionListing",
         "Unreachable",
         "__version__",
+        "sample",
     ]
     assert all(getattr(tidelog, name) is not None for name in tidelog.__all__)
 
 
 def test_the_asyncio_client_offers_the_same_names() -> None:
-    assert tidelog.aio.__all__ == [name for name in tidelog.__all__ if name != "__version__"]
+    assert tidelog.aio.__all__ == [name for name in tidelog.__all__ if name not in ("__version__", "sample")]
     assert all(hasattr(tidelog.aio, name) for name in tidelog.aio.__all__)
 
 

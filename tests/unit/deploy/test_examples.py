@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,14 @@ import kubernetes_validate
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from tidelog.access.audit_events import Actor, AuditEvent
 from tidelog.cli.serve import serve
 from tidelog.config import BrokerConfig
 from tidelog.config.properties import parse_properties
 from tidelog.gateways.http.health import routes
+from tidelog.gateways.http.rights import RIGHTS
 from tidelog.gateways.metrics.families import FAMILIES
+from tidelog.logs import JsonFormatter, request_id
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 
@@ -152,3 +157,50 @@ def test_the_composition_publishes_on_this_machine_only_and_each_listener_at_its
     assert {
         name: f"127.0.0.1:{port}:{port}" in services[name]["ports"] for name, port in outside.items()
     } == {**dict.fromkeys(("broker1", "broker2", "broker3"), True)}
+
+
+def written_fields() -> set[str]:
+    """The fields of a line of the JSON log, with a request, a failure and an event of the audit trail."""
+    actor = Actor("User:a", "PLAINTEXT", "a-client", "10.0.0.9")
+    event = AuditEvent(0, "authorization", "denied", actor, "Write", "topic", "orders", "no ACL allows it")
+    logger = logging.getLogger("tidelog.deploy.test")
+    record = logger.makeRecord(
+        logger.name, logging.WARNING, "f", 1, "no", (), None, extra={"audit": event.fields(1, "e")}
+    )
+    try:
+        raise ValueError("no")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    token = request_id.set("7")
+    try:
+        return set(json.loads(JsonFormatter(1).format(record)))
+    finally:
+        request_id.reset(token)
+
+
+def test_elastic_gets_the_fields_that_its_searches_show() -> None:
+    """Elasticsearch and Kibana are not here to read the files: these are the names that must agree."""
+    fields = written_fields()
+    lines = (DEPLOY / "elastic/kibana.ndjson").read_text().splitlines()
+    objects = {(item["type"], item["id"]): item for item in map(json.loads, lines)}
+    assert len(objects) == len(lines) and ("search", "tidelog-problems") in objects
+    for (kind, _), item in objects.items():
+        assert all((wanted["type"], wanted["id"]) in objects for wanted in item["references"])
+        if kind == "search":
+            source = json.loads(item["attributes"]["kibanaSavedObjectMeta"]["searchSourceJSON"])
+            assert source["indexRefName"] in {wanted["name"] for wanted in item["references"]}
+            searched = re.findall(r"([\w.]+) :", source["query"]["query"])
+            assert searched and set(searched) | set(item["attributes"]["columns"]) <= fields
+    indices = {item["attributes"]["title"] for (kind, _), item in objects.items() if kind == "index-pattern"}
+    for name in ("filebeat", "metricbeat"):
+        beat = yaml.safe_load((DEPLOY / f"elastic/{name}.yml").read_text())
+        assert beat["setup.template"]["pattern"] in indices
+        assert re.sub("%.*", "*", beat["output.elasticsearch"]["index"]) in indices
+
+
+def test_metricbeat_asks_for_the_page_that_there_is() -> None:
+    beat = yaml.safe_load((DEPLOY / "elastic/metricbeat.yml").read_text())
+    (module,) = beat["metricbeat.modules"]
+    assert ("GET", module["metrics_path"]) in RIGHTS and len(module["hosts"]) == 3
+    for pattern in module["metrics_filters"]["exclude"]:
+        assert any(re.search(pattern, name) for name in FAMILIES)

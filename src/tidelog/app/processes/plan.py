@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from tidelog.config import BrokerConfig
 from tidelog.config.cordoned_dirs import ALL
+from tidelog.config.embedded_member import NO_MEMBER, own_member
 from tidelog.config.listener import Listener
+from tidelog.config.metadata_address import EmbeddedAddress
 from tidelog.errors import InvalidConfig
 
 
@@ -36,6 +38,8 @@ def plan(
     }
     if metadata is not None:
         shared["tidelog.metadata"] = metadata
+    address = config.metadata_address
+    member = own_member(config, address) if isinstance(address, EmbeddedAddress) else None
     plans = {}
     for number in range(count):
         node = config.node_id + number
@@ -44,14 +48,17 @@ def plan(
             "log.dirs": ",".join(broker_folder(folder, node) for folder in config.log_dirs),
             "listeners": _moved(config.listeners, number),
         }
+        if isinstance(address, EmbeddedAddress):
+            # One member for the machine, however many brokers it has.
+            own["tidelog.metadata.member"] = NO_MEMBER if number or member is None else member.endpoint
         if config.cordoned_log_dirs:
             own["cordoned.log.dirs"] = ",".join(
                 path if path == ALL else broker_folder(path, node) for path in config.cordoned_log_dirs
             )
         if config.advertised_listeners:
             own["advertised.listeners"] = _moved(config.advertised_listeners, number)
-        for name, address in _http_addresses(config).items():
-            own[name] = _address(address, number)
+        for name, http_address in _http_addresses(config).items():
+            own[name] = _address(http_address, number)
         kept = {name: value for name, value in settings.items() if name not in ("broker.id", "log.dir")}
         plans[node] = kept | shared | own
     return plans

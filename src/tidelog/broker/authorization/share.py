@@ -13,6 +13,8 @@ from tidelog.broker.authorization.guards import (
     GROUP_REFUSED,
     TOPIC,
     TOPIC_REFUSED,
+    TRANSACTION_REFUSED,
+    TRANSACTIONAL_ID,
     Guard,
     Handler,
     Op,
@@ -78,6 +80,11 @@ async def share_acknowledge(request: Any, context: Context, handle: Handler) -> 
     if not context.allows(Op.READ, GROUP, request.group_id or ""):
         return acknowledge.ShareAcknowledgeResponse(
             error_code=GROUP_REFUSED, error_message=errors.GroupAuthorizationFailed.about
+        )
+    transactional_id = request.transactional_id
+    if transactional_id is not None and not context.allows(Op.WRITE, TRANSACTIONAL_ID, transactional_id):
+        return acknowledge.ShareAcknowledgeResponse(
+            error_code=TRANSACTION_REFUSED, error_message=errors.TransactionalIdAuthorizationFailed.about
         )
     request.topics, refused = split(
         context, Op.READ, TOPIC, request.topics, lambda topic: topic_name(context, topic, by_id=True)

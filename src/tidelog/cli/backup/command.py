@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,7 +31,24 @@ CREATED_SHAPE = (
 )
 
 
-@click.group(help="Back up a running cluster, and restore it as of any moment.")
+class BackupGroup(click.Group):
+    """With the commands of the other files, which import this one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        _load_others()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        _load_others()
+        return super().get_command(ctx, cmd_name)
+
+
+def _load_others() -> None:
+    importlib.import_module("tidelog.cli.backup.from_tiers")
+    importlib.import_module("tidelog.cli.backup.schedule")
+
+
+@click.group(cls=BackupGroup, help="Back up a running cluster, and restore it as of any moment.")
 def backup() -> None:
     pass
 

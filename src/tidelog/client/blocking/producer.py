@@ -3,7 +3,7 @@ caller's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
@@ -26,6 +26,10 @@ from tidelog.schema.serializer import Serializer
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from tidelog._speed.client.consumed import Record
+    from tidelog.client.blocking.share_consumer import ShareConsumer
+    from tidelog.client.share.acknowledgements import How
 
 T = TypeVar("T")
 
@@ -234,6 +238,20 @@ class Producer:
         producer.send_offsets_to_transaction({TopicPartition("orders", 0): 43}, "billing")
         """
         self._run(self._core.send_offsets_to_transaction(offsets, group))
+
+    def send_acknowledgements_to_transaction(
+        self, records: Iterable[Record], consumer: ShareConsumer, how: How = "accept"
+    ) -> None:
+        """Records that a share consumer was given are acknowledged as part of the transaction: when it commits, they are
+        done; when it aborts, they are delivered again.  So the work on a queue's records is done exactly once.
+
+            with producer.transaction():
+                for record in records:
+                    producer.send("bills", bill(record.value))
+                producer.send_acknowledgements_to_transaction(records, consumer)
+
+        `consumer` has `acknowledgement_mode="explicit"`.  `how`: "accept" or "reject".  After an error, abort."""
+        self._run(self._core.send_acknowledgements_to_transaction(records, consumer._core, how))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     import pyarrow
 
     from tidelog._speed.client.column_writer import Rows
+    from tidelog._speed.client.consumed import Record
+    from tidelog.client.share.acknowledgements import How
+    from tidelog.client.share.consumer import ShareConsumer
 
 # What comes in bulk leaves in bulk: well below what brokers take at most (`max.message.bytes`).
 BULK_BYTES = 512 * 1024
@@ -496,6 +499,27 @@ class Producer:
         _, transactions = self._transactional()
         member = GroupMetadata(group) if isinstance(group, str) else group
         await transactions.send_offsets(with_metadata(offsets), member)
+
+    async def send_acknowledgements_to_transaction(
+        self, records: Iterable[Record], consumer: ShareConsumer, how: How = "accept"
+    ) -> None:
+        """Records that a share consumer was given are acknowledged as part of the transaction: when it commits, they are
+        done; when it aborts, they are delivered again.  So the work on a queue's records is done exactly once.
+
+            async with producer.transaction():
+                for record in records:
+                    await producer.send("bills", bill(record.value))
+                await producer.send_acknowledgements_to_transaction(records, consumer)
+
+        `consumer` has `acknowledgement_mode="explicit"`.  `how`: "accept" or "reject".  After an error, abort.  Tidelog
+        serves this, Apache Kafka does not."""
+        _, transactions = self._transactional()
+        chosen = tuple(records)
+
+        if chosen:
+            await transactions.join(
+                lambda identity: consumer._acknowledge_in_transaction(identity, chosen, how)
+            )
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

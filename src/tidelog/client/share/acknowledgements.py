@@ -7,9 +7,10 @@ acquired and hold no record are given back as gaps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from tidelog import errors
 from tidelog._speed.client.consumed import Record, delivered
 from tidelog.types import TopicPartition
 
@@ -18,6 +19,8 @@ How = Literal["accept", "release", "reject", "renew"]
 GAP = 0
 TYPES: dict[str, int] = {"accept": 1, "release": 2, "reject": 3, "renew": 4}
 RENEW = TYPES["renew"]
+IN_TRANSACTION = {"accept": 17, "reject": 19}
+"""The same as part of a transaction: Tidelog's own, Apache Kafka refuses them."""
 
 
 class AcknowledgedOffsets(NamedTuple):
@@ -82,6 +85,33 @@ class Acknowledgements:
     def holds(self, partition: TopicPartition, offset: int) -> bool:
         """The record is in hand, and not acknowledged yet."""
         return offset in self._held.get(partition, ()) and offset not in self._unsent.get(partition, ())
+
+    def take_records(
+        self, records: Iterable[Record], how: str
+    ) -> dict[TopicPartition, list[AcknowledgedOffsets]]:
+        """The acknowledgements of these records as part of a transaction, to be sent now.  All or none."""
+        if how not in IN_TRANSACTION:
+            raise ValueError(
+                f"a record cannot be acknowledged with {how!r} in a transaction: use {', '.join(IN_TRANSACTION)}"
+            )
+        chosen: dict[TopicPartition, dict[int, int]] = {}
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            if not self.holds(partition, record.offset):
+                raise errors.InvalidRecordState(
+                    f"{partition} at offset {record.offset} is not in hand (any more): abort the transaction"
+                )
+            chosen.setdefault(partition, {})[record.offset] = IN_TRANSACTION[how]
+        for partition, offsets in chosen.items():
+            self._held[partition] -= offsets.keys()
+        return {partition: ranges_of(offsets) for partition, offsets in chosen.items()}
+
+    def release_later(self, acks: Mapping[TopicPartition, list[AcknowledgedOffsets]]) -> None:
+        """They were not taken."""
+        for partition, ranges in acks.items():
+            pending = self._unsent.setdefault(partition, {})
+            for span in ranges:
+                pending.update(dict.fromkeys(range(span.first, span.last + 1), TYPES["release"]))
 
     @property
     def held(self) -> int:

@@ -28,6 +28,7 @@ from tidelog.client.share.fetcher import ShareFetcher
 from tidelog.client.share.membership import ShareMembership
 from tidelog.client.telemetry.reporter import TelemetryReporter
 from tidelog.client.topic_names import check_topic, names_of
+from tidelog.client.transactions.identity import TransactionIdentity
 from tidelog.types import TopicPartition
 
 log = logging.getLogger("tidelog.client")
@@ -334,6 +335,19 @@ class ShareConsumer:
             self._accept_handed_out()
         options = self._cluster.options
         await fetcher.acknowledge(options.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+    async def _acknowledge_in_transaction(
+        self, transaction: TransactionIdentity, records: Iterable[Record], how: How
+    ) -> None:
+        """Called by `Producer.send_acknowledgements_to_transaction`."""
+        fetcher = self._running()
+        if not self._explicit:
+            raise ValueError(
+                'acknowledgements can join a transaction only with acknowledgement_mode="explicit": otherwise the '
+                "next poll would accept records whose transaction was aborted"
+            )
+        acks = self._acks.take_records(records, how)
+        await fetcher.acknowledge_in(transaction, acks, self._cluster.options.request_timeout_ms)
 
     @property
     def lock_timeout_ms(self) -> int | None:

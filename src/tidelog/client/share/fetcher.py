@@ -24,6 +24,7 @@ from tidelog.client.share.session import (
     ShareSessionHandler,
     acknowledge_topics,
 )
+from tidelog.client.transactions.identity import TransactionIdentity
 from tidelog.types import TopicPartition
 from tidelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from tidelog.wire.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
@@ -109,6 +110,42 @@ class ShareFetcher:
         except TimeoutError:
             problems.append(errors.RequestTimedOut(f"acknowledgements were not taken within {timeout_ms} ms"))
         raise_all("some acknowledgements were not taken", problems)
+
+    async def acknowledge_in(
+        self,
+        transaction: TransactionIdentity,
+        acks: dict[TopicPartition, list[AcknowledgedOffsets]],
+        timeout_ms: int,
+    ) -> None:
+        """Raises unless every broker has taken them as part of the transaction."""
+        problems: list[errors.TidelogError] = []
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                by_node = self._by_node(acks)
+                for partition in acks.keys() - {name for names in by_node.values() for name in names}:
+                    problems.append(errors.LeaderNotAvailable(f"{partition} has no leader now"))
+                for node, partitions in by_node.items():
+                    state = self._nodes.setdefault(node, _Node())
+                    chosen = {partition: acks[partition] for partition in partitions}
+                    async with state.lock:
+                        problems += await self._acknowledge_in(node, state, chosen, transaction)
+        except TimeoutError:
+            problems.append(errors.RequestTimedOut(f"acknowledgements were not taken within {timeout_ms} ms"))
+        if problems:
+            self._acks.release_later(acks)
+        raise_all("some acknowledgements did not join the transaction", problems)
+
+    async def _acknowledge_in(
+        self,
+        node: int,
+        state: _Node,
+        acks: Mapping[TopicPartition, list[AcknowledgedOffsets]],
+        transaction: TransactionIdentity,
+    ) -> list[errors.TidelogError]:
+        if state.session.epoch == 0:
+            return [errors.ShareSessionNotFound("the locks of the records ended with their session")]
+        places = {self._place(partition): listed for partition, listed in acks.items()}
+        return await self._send_locked(node, state, tuple(acks), places, False, transaction)
 
     async def renew(self, timeout_ms: int) -> None:
         """Sends the renewals, ahead of all other acknowledgements."""
@@ -252,11 +289,20 @@ class ShareFetcher:
         self, node: int, state: _Node, partitions: Collection[TopicPartition], renewals: bool
     ) -> list[errors.TidelogError]:
         acks = self._taken(state, partitions, renewals)
-        if not acks:
-            return []
+        return await self._send_locked(node, state, partitions, acks, renewals, None) if acks else []
+
+    async def _send_locked(
+        self,
+        node: int,
+        state: _Node,
+        partitions: Collection[TopicPartition],
+        acks: Mapping[SharePartitionKey, list[AcknowledgedOffsets]],
+        renewals: bool,
+        transaction: TransactionIdentity | None,
+    ) -> list[errors.TidelogError]:
         names = {self._place(partition): partition for partition in partitions}
         try:
-            answer = await self._ask_acknowledge(node, state.session.epoch, acks, renewals)
+            answer = await self._ask_acknowledge(node, state.session.epoch, acks, renewals, transaction)
         except errors.TidelogError as problem:
             self._failed(state, partitions, problem)
             return [problem]
@@ -278,6 +324,7 @@ class ShareFetcher:
         epoch: int,
         acks: Mapping[SharePartitionKey, list[AcknowledgedOffsets]],
         renewals: bool = False,
+        transaction: TransactionIdentity | None = None,
     ) -> ShareAcknowledgeResponse:
         connection = await self._channel.get(self._cluster.address(node))
         request = ShareAcknowledgeRequest(
@@ -287,6 +334,8 @@ class ShareFetcher:
             is_renew_ack=renewals,
             topics=acknowledge_topics(acks),
         )
+        if transaction is not None:
+            request.transactional_id, request.producer_id, request.producer_epoch = transaction
         answer = await connection.ask(request, ShareAcknowledgeResponse)
         if answer.error_code != errors.NONE:
             raise problem_of(answer.error_code, f"share group {self._group_id!r}", answer.error_message)

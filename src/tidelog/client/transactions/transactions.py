@@ -8,7 +8,7 @@ added by requests of their own.  `Producer` owns the only instance, `Sender` ask
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tidelog import errors
@@ -18,6 +18,7 @@ from tidelog.client.cluster.response_errors import check
 from tidelog.client.groups.metadata import GroupMetadata, OffsetAndMetadata
 from tidelog.client.producer.produce_request import ProduceTransaction
 from tidelog.client.producer.producer_id import ProducerId
+from tidelog.client.transactions.identity import TransactionIdentity
 from tidelog.client.transactions.prepared import PreparedTransaction
 from tidelog.client.transactions.state import TransactionPhase, TransactionState
 from tidelog.net.requester import Request, Requester, Response
@@ -205,6 +206,25 @@ class ProducerTransactions:
             await self._ask(coordinator, request, TxnOffsetCommitResponse, _check_offsets, most)
         except errors.TidelogError as problem:
             self.state.failed(problem, by_coordinator=True)
+            raise
+
+    async def join(self, send: Callable[[TransactionIdentity], Awaitable[None]]) -> None:
+        """`send` makes acknowledgements of a share group part of the transaction."""
+        self.state.in_transaction()
+        if not self.produce_transaction.implicit:
+            raise errors.UnsupportedVersion(
+                "acknowledgements cannot join a transaction here: the brokers do not serve transaction.version 2"
+            )
+        self.state.started = True
+        try:
+            await send(TransactionIdentity(self.id, *self.identity))
+        except BaseException as problem:
+            first = problem
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            if not isinstance(first, errors.TidelogError):
+                first = errors.InvalidRecordState(f"acknowledgements were not taken: {first}")
+            self.state.failed(first)
             raise
 
     # Asking

@@ -76,7 +76,9 @@ tidelog.login.waiting.max int 200 1.. built dynamic
 tidelog.machine string null built
   Machine that this broker shares with others: no two replicas of a partition are on the same one; `--processes` sets it.
 tidelog.metadata string sqlite: built
-  sqlite: (a file, for one broker), etcd://host:port,host:port/prefix, or unix:/path, of `tidelog metadata serve`.
+  sqlite: (a file, for one broker), etcd://host:port,host:port/prefix, unix:/path (of `tidelog metadata serve`), or embedded://host,host,host.
+tidelog.metadata.member string null built
+  Of embedded://: which member of etcd this broker runs, as host:port, or none; by default the one whose host the broker has.
 tidelog.metadata.password password null built
   Password of the etcd user.
 tidelog.metadata.restored boolean false built

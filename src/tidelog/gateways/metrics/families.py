@@ -280,6 +280,8 @@ mq_group_members gauge group
   Members of a group, reported by its coordinator.
 mq_group_rebalancing gauge group
   1 while members of a group wait for their partitions, reported by its coordinator.
+mq_group_rebalance_time_ms histogram
+  Duration of rebalances of classic and consumer groups, from the first change until all members have their partitions.
 mq_group_rebalances_total counter group
   Generation or epoch of a group, which grows with every rebalance; reported by its coordinator.
 mq_consumer_lag_messages gauge group topic partition

@@ -32,6 +32,8 @@ def groups(around: GatewayServices, page: Page) -> Iterator[None]:
                 yield
     for (kind, state), count in sorted(by_state.items()):
         page.put("mq_groups", count, kind, state)
+    took = around.services.groups.rebalances.times_ms
+    page.put_histogram("mq_group_rebalance_time_ms", took.bounds, took.read(), took.sum)
 
 
 def _turns(group: Group) -> int:

@@ -307,6 +307,7 @@ class ClassicGroups:
                 self._held.release_group(group.id)
             else:
                 self._write(shard, effect)
+        self._groups.changed(group)
 
     def _write(self, shard: GroupShard, effect: WriteRecord) -> None:
         try:

@@ -105,8 +105,10 @@ class ConsumerDriver:
         """Writes the decisions in one batch; None if there are none."""
         appended = shard.append(draft.entries)
         group = shard.machine.groups.get(draft.id)
-        if draft.seen is not None and isinstance(group, ConsumerGroup):
-            group.seen = draft.seen
+        if isinstance(group, ConsumerGroup):
+            if draft.seen is not None:
+                group.seen = draft.seen
+            self.groups.changed(group)
         return appended
 
     def remove(

@@ -6,13 +6,13 @@ records, or raises the protocol's error; `state_coordinator` appends them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from tidelog import errors
 from tidelog.coordination.records import CoordinatorRecord, RecordType, RecordTypes
-from tidelog.groups.share.in_flight import StateBatch
+from tidelog.groups.share.in_flight import StateBatch, UndecidedBatch
 from tidelog.wire.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
 from tidelog.wire.messages.share_snapshot_record import StateBatch as SnapshotBatch
 from tidelog.wire.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
@@ -35,8 +35,17 @@ class ShareKey(NamedTuple):
         return f"{self.group}:{self.topic_id}:{self.partition}"
 
 
+class TransactionMember(NamedTuple):
+    """The producer whose transaction an acknowledgement joins."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class ShareState(NamedTuple):
-    """`updates` counts the records since the last snapshot."""
+    """`updates` counts the records since the last snapshot; `undecided` batches wait for the end of their
+    transactions."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -46,26 +55,65 @@ class ShareState(NamedTuple):
     batches: tuple[StateBatch, ...]
     created_ms: int
     updates: int
+    undecided: tuple[UndecidedBatch, ...] = ()
 
 
 class ShareStateMachine:
-    """The state of one shard."""
+    """The state of one shard.  What a transaction has written lies beside the states until the transaction ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, decided: Callable[[ShareKey], None] = lambda _: None) -> None:
+        """`decided` is called when a transaction with acknowledgements of the key has ended."""
         self.states: dict[ShareKey, ShareState] = {}
+        self._open: dict[int, list[tuple[ShareKey, tuple[StateBatch, ...]]]] = {}  # by producer id
+        self._decided = decided
+
+    def state(self, key: ShareKey) -> ShareState | None:
+        """With its undecided batches."""
+        state = self.states.get(key)
+        if state is None or not self._open:
+            return state
+        undecided = [
+            UndecidedBatch(producer_id, *batch)
+            for producer_id, joined in self._open.items()
+            for name, batches in joined
+            if name == key
+            for batch in batches
+        ]
+        return state._replace(undecided=tuple(sorted(undecided, key=lambda batch: batch.first)))
 
     def replay(self, entry: CoordinatorRecord, producer_id: int) -> None:
         key = ShareKey(entry.key.group_id, entry.key.topic_id, entry.key.partition)
         if isinstance(entry.key, ShareSnapshotKey):
             if entry.value is None:
                 self.states.pop(key, None)
+                self._forget(key)
             else:
+                if _begins(entry.value, self.states.get(key)):
+                    self._forget(key)
                 self.states[key] = _of_snapshot(entry.value)
-        elif entry.value is not None and key in self.states:
+        elif entry.value is None:
+            return
+        elif producer_id >= 0:
+            batches = tuple(_batch(batch) for batch in entry.value.state_batches)
+            self._open.setdefault(producer_id, []).append((key, batches))
+        elif key in self.states:
             self.states[key] = _updated(self.states[key], entry.value)
 
+    def _forget(self, key: ShareKey) -> None:
+        """The key's offsets mean something else now."""
+        for producer_id, joined in list(self._open.items()):
+            self._open[producer_id] = [(name, batches) for name, batches in joined if name != key]
+
     def ended(self, producer_id: int, committed: bool) -> None:
-        """This topic has no transactions."""
+        keys: dict[ShareKey, None] = {}
+        for key, batches in self._open.pop(producer_id, ()):
+            keys[key] = None
+            state = self.states.get(key)
+            if committed and state is not None:
+                update = StateWrite(state.state_epoch, state.leader_epoch, UNCHANGED, state.finished, batches)
+                self.states[key] = _taken(state, update)
+        for key in keys:
+            self._decided(key)
 
 
 def lag_of(state: ShareState, log_start: int, committed: int) -> int:
@@ -91,6 +139,19 @@ class StateWrite(NamedTuple):
 def write(
     machine: ShareStateMachine, key: ShareKey, update: StateWrite, updates_max: int, now_ms: int
 ) -> list[CoordinatorRecord]:
+    state = _checked(machine, key, update)
+    if state.updates >= updates_max:
+        return [_snapshot(key, _taken(state, update), now_ms)]
+    return [_update(key, state, update)]
+
+
+def join(machine: ShareStateMachine, key: ShareKey, update: StateWrite) -> list[CoordinatorRecord]:
+    """To be written in the producer's transaction."""
+    state = _checked(machine, key, update)
+    return [_update(key, state, update._replace(start=UNCHANGED, finished=state.finished))]
+
+
+def _checked(machine: ShareStateMachine, key: ShareKey, update: StateWrite) -> ShareState:
     state = machine.states.get(key)
     if state is None:
         raise errors.InvalidRequest(f"{key} is not initialized")
@@ -102,8 +163,10 @@ def write(
         raise errors.FencedStateEpoch(
             f"{key} is at state epoch {state.state_epoch}, not {update.state_epoch}"
         )
-    if state.updates >= updates_max:
-        return [_snapshot(key, _taken(state, update), now_ms)]
+    return state
+
+
+def _update(key: ShareKey, state: ShareState, update: StateWrite) -> CoordinatorRecord:
     value = ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
         leader_epoch=update.leader_epoch,
@@ -111,7 +174,7 @@ def write(
         delivery_complete_count=update.finished,
         state_batches=[UpdateBatch(*batch) for batch in update.batches],
     )
-    return [CoordinatorRecord(ShareUpdateKey(key.group, key.topic_id, key.partition), value)]
+    return CoordinatorRecord(ShareUpdateKey(key.group, key.topic_id, key.partition), value)
 
 
 def initialize(
@@ -131,7 +194,7 @@ def read(
     machine: ShareStateMachine, key: ShareKey, leader_epoch: int
 ) -> tuple[ShareState, list[CoordinatorRecord]]:
     """The state, and a record that a newer leader has read it: the old leader's writes are fenced from then on."""
-    state = machine.states.get(key)
+    state = machine.state(key)
     if state is None:
         raise errors.InvalidRequest(f"{key} is not initialized")
     if state.leader_epoch > leader_epoch:
@@ -237,6 +300,13 @@ def _snapshot(key: ShareKey, state: ShareState, now_ms: int, epoch: int | None =
         state_batches=[SnapshotBatch(*batch) for batch in state.batches],
     )
     return CoordinatorRecord(ShareSnapshotKey(key.group, key.topic_id, key.partition), value)
+
+
+def _begins(value: ShareSnapshotValue, before: ShareState | None) -> bool:
+    """Whether the snapshot is that of `initialize`."""
+    if before is not None and before.created_ms == value.create_timestamp:
+        return False
+    return bool(value.create_timestamp == value.write_timestamp)
 
 
 def _of_snapshot(value: ShareSnapshotValue) -> ShareState:

@@ -46,10 +46,42 @@ class StateBatch(NamedTuple):
     deliveries: int
 
 
-class InFlightRun:
-    """`to` is the next state while a change is being persisted: no other request may change the run until then."""
+class UndecidedBatch(NamedTuple):
+    """What becomes of records when the transaction of a producer commits; `last` is inclusive."""
 
-    __slots__ = ("deadline_ms", "deliveries", "first", "last", "member", "reason", "state", "to", "wakes_ms")
+    producer_id: int
+    first: int
+    last: int
+    state: int
+    deliveries: int
+
+
+class JoinedAcknowledgement:
+    """An acknowledgement that counts when its producer's transaction commits.  `written`: the share coordinator has it."""
+
+    __slots__ = ("producer_id", "written")
+
+    def __init__(self, producer_id: int, written: bool = False) -> None:
+        self.producer_id = producer_id
+        self.written = written
+
+
+class InFlightRun:
+    """`to` is the next state while a change is being persisted, or while the transaction in `joined` is not decided: no
+    other request may change the run until then."""
+
+    __slots__ = (
+        "deadline_ms",
+        "deliveries",
+        "first",
+        "joined",
+        "last",
+        "member",
+        "reason",
+        "state",
+        "to",
+        "wakes_ms",
+    )
 
     def __init__(self, first: int, last: int, state: RecordState, deliveries: int) -> None:
         self.first = first
@@ -60,6 +92,7 @@ class InFlightRun:
         self.deadline_ms = 0  # the end of the acquisition lock
         self.reason: LetterReason | None = None  # not persisted
         self.to: RecordState | None = None
+        self.joined: JoinedAcknowledgement | None = None
         self.wakes_ms = 0  # a released run that rests: when it can be acquired again; not persisted
 
     def __repr__(self) -> str:
@@ -74,6 +107,11 @@ class InFlightRun:
         return self.state in FINISHED
 
     @property
+    def next_state(self) -> RecordState:
+        """As it will be when all changes under way are persisted, and no transaction is decided."""
+        return self.state if self.to is None or self.joined is not None else self.to
+
+    @property
     def free(self) -> bool:
         return self.state is RecordState.AVAILABLE and self.to is None and not self.wakes_ms
 
@@ -82,6 +120,7 @@ class InFlightRun:
         self.state = state
         self.member = NOBODY
         self.to = None
+        self.joined = None
         if state is not RecordState.AVAILABLE:
             self.wakes_ms = 0
 
@@ -149,6 +188,7 @@ class InFlightRuns:
             rest = InFlightRun(offset, run.last, run.state, run.deliveries)
             rest.member, rest.deadline_ms = run.member, run.deadline_ms
             rest.reason, rest.to, rest.wakes_ms = run.reason, run.to, run.wakes_ms
+            rest.joined = run.joined
             run.last = offset - 1
             self._runs.insert(at + 1, rest)
 
@@ -181,7 +221,7 @@ class InFlightRuns:
         for run in self._runs:
             if run.state is RecordState.AVAILABLE and run.to is None:
                 available += run.size
-            elif run.state is RecordState.ACQUIRED and run.to is None:
+            elif run.state is RecordState.ACQUIRED and (run.to is None or run.joined is not None):
                 acquired += run.size
         return RecordCounts(available, acquired)
 
@@ -190,7 +230,7 @@ class InFlightRuns:
         persisted."""
         start, behind, leading = self.start, 0, True
         for run in self._runs:
-            done = (run.state if run.to is None else run.to) in FINISHED
+            done = run.next_state in FINISHED
             if leading and done:
                 start = run.last + 1
             elif done:
@@ -200,7 +240,9 @@ class InFlightRuns:
         return start, behind
 
 
-def restored(start: int, batches: Iterable[StateBatch]) -> InFlightRuns:
+def restored(
+    start: int, batches: Iterable[StateBatch], undecided: Iterable[UndecidedBatch] = ()
+) -> InFlightRuns:
     """The runs of a persisted state.  Offsets without a batch count as never delivered."""
     runs = InFlightRuns(start)
     for batch in batches:
@@ -217,8 +259,23 @@ def restored(start: int, batches: Iterable[StateBatch]) -> InFlightRuns:
             batch.deliveries,
         )
         runs.extend(run)
+    for pending in undecided:
+        _restore_undecided(runs, pending)
     runs.tidy()
     return runs
+
+
+def _restore_undecided(runs: InFlightRuns, batch: UndecidedBatch) -> None:
+    first = max(batch.first, runs.start)
+    if batch.last < first:
+        return
+    if batch.last >= runs.end:
+        runs.extend(InFlightRun(runs.end, batch.last, RecordState.AVAILABLE, 0))
+    for run in runs.cut_out(first, batch.last):
+        run.state = RecordState.ACQUIRED
+        run.to = RecordState(batch.state)
+        run.deliveries = batch.deliveries
+        run.joined = JoinedAcknowledgement(batch.producer_id, written=True)
 
 
 def _first(run: InFlightRun) -> int:

@@ -13,7 +13,10 @@ from tidelog import errors
 from tidelog.clock import Clock
 from tidelog.config.group import UNLIMITED, GroupConfig
 from tidelog.coordination.timers import Timers
-from tidelog.groups.share.group_state import ShareKey, StateWrite
+from tidelog.groups.share.group_state import ShareKey, StateWrite, TransactionMember
+from tidelog.groups.share.in_flight import JoinedAcknowledgement
+from tidelog.groups.share.joined_acknowledgements import KnownOutcomes
+from tidelog.groups.share.outcome_watch import OutcomeWatch
 from tidelog.groups.share.partition import (
     AcknowledgedRange,
     AcquireRequest,
@@ -55,9 +58,9 @@ class LedSharePartition:
         """Fetches that wait for released records, or for room among the in-flight records."""
         self.copying: asyncio.Task[None] | None = None  # copies dead letters
         self.closed = False
-        self._state_epoch = state_epoch
-        self._persister = persister
-        self._timers = timers
+        self.state_epoch = state_epoch
+        self.persister = persister
+        self.timers = timers
         self._clock = clock
         self._queue: list[tuple[ShareStateChange, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -68,6 +71,7 @@ class LedSharePartition:
         """Whether a door takes the dead letters, wherever the group's settings would have them."""
         self._readers: dict[str, None] = {}  # in the order in which they came
         self.kept = False  # stays loaded when nobody reads it
+        self.outcomes = OutcomeWatch(self)
 
     @property
     def current(self) -> bool:
@@ -99,11 +103,34 @@ class LedSharePartition:
             self._arm()
         return grant
 
-    def acknowledge(self, member: str, batches: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
+    def acknowledge(
+        self,
+        member: str,
+        batches: Sequence[AcknowledgedRange],
+        transaction: TransactionMember | None = None,
+    ) -> asyncio.Future[None] | None:
         """Completes when the change is persisted; None if there is nothing to persist.  Raises the protocol's error."""
-        change = self.state.acknowledge(member, batches, self.terms(), self._clock.monotonic_ms())
+        joined = None if transaction is None else JoinedAcknowledgement(transaction.producer_id)
+        now_ms = self._clock.monotonic_ms()
+        change = self.state.acknowledge(member, batches, self.terms(), now_ms, joined)
         self._arm()
-        return self.submit(change) if change.batches else None
+        persisted = self.submit(change) if change.batches else None
+        if joined is None or transaction is None or not change.joins:
+            return persisted
+        return self.outcomes.join(change.joins, joined, transaction)
+
+    def decide(self, outcomes: KnownOutcomes) -> None:
+        """Transactions that acknowledgements joined are committed or aborted."""
+        change = self.state.decided(outcomes, self.terms(), self._clock.monotonic_ms())
+        if change is not None:
+            self.apply(change)  # also without batches: the start has moved
+
+    def write_failed(self, problem: errors.TidelogError) -> errors.TidelogError:
+        """The error for the consumer."""
+        error = persister_error(problem)
+        if isinstance(error, errors.NotLeaderOrFollower):
+            self.closed = True  # another broker leads it now, or it was reset: load it again
+        return error
 
     def serves(self, member: str) -> bool:
         """With a single active consumer: whether it is this member, who came first of those that are still there."""
@@ -143,9 +170,9 @@ class LedSharePartition:
     def _arm(self) -> None:
         deadline_ms = None if self.closed else self.state.next_deadline_ms()
         if deadline_ms is None:
-            self._timers.cancel(self.key)
+            self.timers.cancel(self.key)
         else:
-            self._timers.set(self.key, deadline_ms - self._clock.monotonic_ms(), self.expire)
+            self.timers.set(self.key, deadline_ms - self._clock.monotonic_ms(), self.expire)
 
     def _changed(self) -> None:
         """Waiting fetches look again."""
@@ -189,8 +216,8 @@ class LedSharePartition:
         batches = [batch for change in changes for batch in change.batches]
         if self._failed_before:
             batches = self.state.picture()
-        await self._persister.write(
-            self.key, StateWrite(self._state_epoch, self.leader_epoch, start, finished, batches)
+        await self.persister.write(
+            self.key, StateWrite(self.state_epoch, self.leader_epoch, start, finished, batches)
         )
         self._failed_before = False
 
@@ -198,9 +225,7 @@ class LedSharePartition:
         self, under_way: list[tuple[ShareStateChange, asyncio.Future[None]]], problem: errors.TidelogError
     ) -> None:
         self._failed_before = True
-        error = persister_error(problem)
-        if isinstance(error, errors.NotLeaderOrFollower):
-            self.closed = True  # another broker leads it now, or it was reset: load it again
+        error = self.write_failed(problem)
         for change, done in under_way:
             self.state.undone(change)
             if not done.done():
@@ -214,9 +239,10 @@ class LedSharePartition:
 
     def close(self) -> None:
         self.closed = True
-        self._timers.cancel(self.key)
+        self.timers.cancel(self.key)
         if self.copying is not None:
             self.copying.cancel()
+        self.outcomes.close()
         for wait in tuple(self.waits):
             wait.changed()
 

@@ -11,8 +11,14 @@ from typing import Any, TypeVar
 
 from tidelog import errors
 from tidelog.coordination.internal_topic import partition_for
-from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, ShareState, StateWrite
-from tidelog.groups.share.in_flight import StateBatch
+from tidelog.groups.share.group_state import (
+    UNKNOWN_START,
+    ShareKey,
+    ShareState,
+    StateWrite,
+    TransactionMember,
+)
+from tidelog.groups.share.in_flight import StateBatch, UndecidedBatch
 from tidelog.groups.share.state_coordinator import STATE_TOPIC, ShareStateCoordinator, coordinator_key
 from tidelog.metadata.controller import Controller
 from tidelog.net.requester import Requester
@@ -99,22 +105,34 @@ class ClusterPersister:
                 ),
                 0,
                 0,
+                tuple(
+                    UndecidedBatch(
+                        batch.producer_id,
+                        batch.first_offset,
+                        batch.last_offset,
+                        batch.delivery_state,
+                        batch.delivery_count,
+                    )
+                    for batch in state.undecided_batches
+                ),
             ),
         )
 
     async def write(self, key: ShareKey, update: StateWrite) -> None:
-        part = write.PartitionData(
-            key.partition,
-            update.state_epoch,
-            update.leader_epoch,
-            update.start,
-            update.finished,
-            [write.StateBatch(*batch) for batch in update.batches],
-        )
-        request = write.WriteShareGroupStateRequest(key.group, [write.WriteStateData(key.topic_id, [part])])
         await self._either(
             key,
             lambda: self._shards.write(key, update),
+            _write_request(key, update),
+            write.WriteShareGroupStateResponse,
+            lambda _: None,
+        )
+
+    async def join(self, key: ShareKey, update: StateWrite, transaction: TransactionMember) -> None:
+        request = _write_request(key, update)
+        request.transactional_id, request.producer_id, request.producer_epoch = transaction
+        await self._either(
+            key,
+            lambda: self._shards.join(key, update, transaction),
             request,
             write.WriteShareGroupStateResponse,
             lambda _: None,
@@ -187,6 +205,18 @@ class ClusterPersister:
     @property
     def _timeout_ms(self) -> int:
         return self._controller.config().share_coordinator_write_timeout_ms
+
+
+def _write_request(key: ShareKey, update: StateWrite) -> write.WriteShareGroupStateRequest:
+    part = write.PartitionData(
+        key.partition,
+        update.state_epoch,
+        update.leader_epoch,
+        update.start,
+        update.finished,
+        [write.StateBatch(*batch) for batch in update.batches],
+    )
+    return write.WriteShareGroupStateRequest(key.group, [write.WriteStateData(key.topic_id, [part])])
 
 
 def _summarized(result: summary.PartitionResult) -> ShareState | None:

@@ -7,19 +7,28 @@ lock expired, is delivered again until the delivery count limit.  Only `led_part
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog import errors
+from tidelog.groups.share.acknowledge_types import (
+    IN_TRANSACTION,
+    AcknowledgedRange,
+    AcknowledgeType,
+    check_acknowledgements,
+    uniform_parts,
+)
 from tidelog.groups.share.in_flight import (
     NOBODY,
     InFlightRun,
     InFlightRuns,
+    JoinedAcknowledgement,
     LetterReason,
     RecordState,
     StateBatch,
+    UndecidedBatch,
     restored,
 )
+from tidelog.groups.share.joined_acknowledgements import KnownOutcomes
 from tidelog.groups.share.key_order import KeyOrder
 
 THROTTLE_FROM_MIN = 2
@@ -27,22 +36,6 @@ DELIVERIES_COUNTED = (1 << 15) - 1  # Kafka counts in 16 bits
 BACKOFF_DOUBLINGS_MAX = 30
 NO_DEADLINE = 1 << 62
 ALONE_LIMIT_MIN = 3  # with a lower delivery count limit, the last delivery is not of single records
-
-
-class AcknowledgeType(IntEnum):
-    GAP = 0  # there is no record at this offset
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
-
-class AcknowledgedRange(NamedTuple):
-    """`types` holds one type for all offsets, or one for each; `last` is inclusive, as on the wire."""
-
-    first: int
-    last: int
-    types: Sequence[int]
 
 
 class AcquiredRange(NamedTuple):
@@ -92,12 +85,14 @@ class AcquireRequest(NamedTuple):
 
 
 class ShareStateChange:
-    """The new state of runs in `moves` takes effect when it is persisted; all other changes are in effect already."""
+    """The new state of runs in `moves` takes effect when it is persisted, that of `joins` when their transaction commits;
+    all other changes are in effect already."""
 
-    __slots__ = ("batches", "moves", "releases")
+    __slots__ = ("batches", "joins", "moves", "releases")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
+        self.joins: list[StateBatch] = []
         self.moves: list[InFlightRun] = []
         self.releases = False  # records become available, and fetches may wait for them
 
@@ -113,9 +108,13 @@ class AcquireResult(NamedTuple):
 
 
 class SharePartition:
-    def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
-        self._runs = restored(start, batches)
+    def __init__(
+        self, start: int, batches: Iterable[StateBatch] = (), undecided: Iterable[UndecidedBatch] = ()
+    ) -> None:
+        self._runs = restored(start, batches, undecided)
         self._order = KeyOrder()
+        # After a restart the keys of undecided records are not known: a group that orders by key waits for them.
+        self._keyless = any(run.joined is not None for run in self._runs)
 
     @property
     def start(self) -> int:
@@ -145,6 +144,8 @@ class SharePartition:
         return self.end
 
     def has_room(self, terms: ShareTerms, member: str = NOBODY) -> bool:
+        if terms.by_key and self._keyless:
+            return False
         return self.end - self.start < terms.locks_max or self.next_offset(member) < self.end
 
     def acquire(
@@ -256,19 +257,29 @@ class SharePartition:
     # Acknowledging
 
     def acknowledge(
-        self, member: str, acknowledgements: Sequence[AcknowledgedRange], terms: ShareTerms, now_ms: int
+        self,
+        member: str,
+        acknowledgements: Sequence[AcknowledgedRange],
+        terms: ShareTerms,
+        now_ms: int,
+        joined: JoinedAcknowledgement | None = None,
     ) -> ShareStateChange:
-        """All ranges or none: raises the error of the first invalid range, and then nothing has changed."""
+        """All ranges or none: raises the error of the first invalid range, and then nothing has changed.  `joined`: the
+        transaction that some of them belong to."""
         wanted: list[tuple[int, int, AcknowledgeType]] = []
         reached = -1
         for acknowledged in acknowledgements:
             if acknowledged.first <= reached:
                 raise errors.InvalidRecordState(f"offset {acknowledged.first} is acknowledged twice")
             reached = acknowledged.last
+            if acknowledged.first < self.start and not IN_TRANSACTION.keys().isdisjoint(acknowledged.types):
+                raise errors.InvalidRecordState(
+                    f"offset {acknowledged.first} is finished: its lock expired, or the log has deleted it"
+                )
             if acknowledged.last < self.start:
                 continue  # finished already: its lock expired, or the log has deleted it
             self._check_bounds(acknowledged)
-            for first, last, kind in _uniform(acknowledged):
+            for first, last, kind in uniform_parts(acknowledged):
                 if last >= self.start:
                     self._check_held(member, max(first, self.start), last)
                     if kind is AcknowledgeType.RENEW and not terms.renewals:
@@ -281,6 +292,13 @@ class SharePartition:
             for run in self._runs.cut_out(first, last):
                 if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = max(run.deadline_ms, now_ms + terms.lock_ms)
+                    continue
+                if kind in IN_TRANSACTION:
+                    assert joined is not None  # `check_acknowledgements` has seen it
+                    run.joined = joined
+                    run.reason = _reason(run, IN_TRANSACTION[kind], terms)
+                    run.to = _fate(run, IN_TRANSACTION[kind], terms)
+                    change.joins.append(StateBatch(run.first, run.last, run.to, run.deliveries))
                     continue
                 run.reason = _reason(run, kind, terms)
                 run.to = _fate(run, kind, terms)
@@ -337,6 +355,24 @@ class SharePartition:
             run.reason = None
             run.wakes_ms = 0
         self._runs.tidy()
+
+    def decided(self, outcomes: KnownOutcomes, terms: ShareTerms, now_ms: int) -> ShareStateChange | None:
+        """Records of committed transactions are finished, those of aborted ones are delivered again.  None if nothing is
+        decided."""
+        settled = [(run, outcome) for run in self._runs if (outcome := outcomes.of(run)) is not None]
+        aborted = [run for run, committed in settled if not committed]
+        for run, committed in settled:
+            if committed:
+                assert run.to is not None
+                run.left(run.to)
+                _leave(self._order, run)
+            else:
+                run.to = run.joined = None
+                run.wakes_ms = _wakes_ms(run, terms, now_ms)
+        change = self._take_back(aborted, terms)
+        self._keyless = self._keyless and any(run.joined is not None for run in self._runs)
+        self._tidy()
+        return change if settled else None
 
     # Releasing records
 
@@ -418,7 +454,7 @@ class SharePartition:
         leaves open what of the earlier changes is persisted."""
         batches = []
         for run in self._runs:
-            state = run.state if run.to is None else run.to
+            state = run.next_state
             if state is not RecordState.ACQUIRED and (run.deliveries or state is not RecordState.AVAILABLE):
                 batches.append(StateBatch(run.first, run.last, state, run.deliveries))
         return batches
@@ -488,20 +524,6 @@ def _reason(run: InFlightRun, kind: AcknowledgeType, terms: ShareTerms) -> Lette
     return LetterReason.USED_UP if used_up else None
 
 
-def _uniform(acknowledged: AcknowledgedRange) -> list[tuple[int, int, AcknowledgeType]]:
-    """The range in parts of equal acknowledge type."""
-    if len(acknowledged.types) == 1:
-        return [(acknowledged.first, acknowledged.last, AcknowledgeType(acknowledged.types[0]))]
-    parts: list[tuple[int, int, AcknowledgeType]] = []
-    for offset, number in enumerate(acknowledged.types, acknowledged.first):
-        kind = AcknowledgeType(number)
-        if parts and parts[-1][2] is kind:
-            parts[-1] = (parts[-1][0], offset, kind)
-        else:
-            parts.append((offset, offset, kind))
-    return parts
-
-
 def _collect(given: list[AcquiredRange], run: InFlightRun, batch_records_max: int) -> None:
     if given and given[-1].last + 1 == run.first and given[-1].deliveries == run.deliveries:
         whole = AcquiredRange(given[-1].first, run.last, run.deliveries)
@@ -511,29 +533,8 @@ def _collect(given: list[AcquiredRange], run: InFlightRun, batch_records_max: in
     given.append(AcquiredRange(run.first, run.last, run.deliveries))
 
 
-def check_acknowledgements(batches: Sequence[AcknowledgedRange], renewals: bool) -> None:
-    """Checks that do not need the partition's state; raises InvalidRequest for malformed batches."""
-    before = -1
-    for batch in batches:
-        if batch.first > batch.last:
-            raise errors.InvalidRequest(f"offsets {batch.first} to {batch.last} are in the wrong order")
-        if batch.first < before:
-            raise errors.InvalidRequest(f"offset {batch.first} is acknowledged out of order")
-        if not batch.types:
-            raise errors.InvalidRequest(
-                f"the acknowledge types of offsets {batch.first} to {batch.last} are missing"
-            )
-        if len(batch.types) > 1 and len(batch.types) != batch.last - batch.first + 1:
-            raise errors.InvalidRequest(
-                f"{len(batch.types)} acknowledge types for {batch.last - batch.first + 1} offsets: send one, or one for each"
-            )
-        for number in batch.types:
-            if not 0 <= number <= AcknowledgeType.RENEW or (number == AcknowledgeType.RENEW and not renewals):
-                raise errors.InvalidRequest(f"acknowledge type {number} is not supported")
-        before = batch.last
-
-
 __all__ = [
+    "IN_TRANSACTION",
     "AcknowledgeType",
     "AcknowledgedRange",
     "AcquireRequest",

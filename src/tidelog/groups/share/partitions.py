@@ -106,7 +106,7 @@ class SharePartitions:
         epoch = int(partition.state.epoch)
         try:
             kept = await self._read_state(key, epoch, key.group in partition.log.config.queue_groups)
-            state = SharePartition(kept.start, kept.batches)
+            state = SharePartition(kept.start, kept.batches, kept.undecided)
             state_epoch = kept.state_epoch
             log_end = partition.log.end
             if kept.start == UNKNOWN_START:
@@ -137,9 +137,16 @@ class SharePartitions:
         led.letters = self.letters.wake
         led.routed = lambda: self.letters.routes(partition.topic, key.group) is not None
         self._led[key] = led
+        led.outcomes.look()
         if state.letters():
             self.letters.wake(led)
         return led
+
+    def transaction_decided(self, key: ShareKey) -> None:
+        """The share coordinator on this broker knows the outcome."""
+        led = self._led.get(key)
+        if led is not None:
+            led.outcomes.look()
 
     async def _read_state(self, key: ShareKey, leader_epoch: int, queue: bool) -> ShareState:
         """Reads the state.  A queue has none before its first use.  If it is lost, after a power cut of all its replicas,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog.groups.share.group_state import ShareKey, ShareState, StateWrite
+from tidelog.groups.share.group_state import ShareKey, ShareState, StateWrite, TransactionMember
 
 
 class SharePersister(Protocol):
@@ -20,6 +20,10 @@ class SharePersister(Protocol):
         ...
 
     async def write(self, key: ShareKey, update: StateWrite) -> None: ...
+
+    async def join(self, key: ShareKey, update: StateWrite, transaction: TransactionMember) -> None:
+        """Writes batches that count when the transaction commits."""
+        ...
 
     async def delete(self, key: ShareKey) -> None: ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from tidelog import errors
@@ -17,13 +17,20 @@ from tidelog.config import BrokerConfig
 from tidelog.coordination.internal_topic import InternalTopic, TopicShape
 from tidelog.coordination.records import CoordinatorRecord
 from tidelog.coordination.runtime import CoordinatorRuntime
-from tidelog.coordination.shard import Shard
+from tidelog.coordination.shard import Shard, Writer
 from tidelog.groups.share import group_state
-from tidelog.groups.share.group_state import KINDS, ShareKey, ShareState, ShareStateMachine, StateWrite
+from tidelog.groups.share.group_state import (
+    KINDS,
+    ShareKey,
+    ShareState,
+    ShareStateMachine,
+    StateWrite,
+    TransactionMember,
+)
 from tidelog.metadata.controller import Controller
 from tidelog.metadata.image.changes import Update
 from tidelog.replication.partitions import Partitions
-from tidelog.types import NodeId
+from tidelog.types import NodeId, TopicPartition
 
 log = logging.getLogger("tidelog.shares")
 
@@ -54,6 +61,14 @@ def parse_coordinator_key(text: str) -> ShareKey:
     return key
 
 
+Enlist = Callable[[TransactionMember, TopicPartition], Awaitable[None]]
+"""Makes a partition part of a transaction; when it returns, the producer may write to the partition at once."""
+
+
+async def _no_transactions(transaction: TransactionMember, partition: TopicPartition) -> None:
+    raise errors.CoordinatorNotAvailable("transactions are not served yet: try again")
+
+
 class ShareStateCoordinator:
     """Also a `SharePersister`, for share partitions in the same process."""
 
@@ -68,10 +83,13 @@ class ShareStateCoordinator:
             partitions,
             clock,
             KINDS,
-            ShareStateMachine,
+            lambda: ShareStateMachine(self._decided),
             lambda: self._config.share_coordinator_state_topic_compression_codec,
         )
         self._pruning: dict[int, asyncio.Task[None]] = {}
+        self.enlist: Enlist = _no_transactions
+        self.decided: list[Callable[[ShareKey], None]] = []
+        """Called with each key that a transaction acknowledged records of, when the transaction has ended."""
 
     # For handlers and share partitions
 
@@ -87,6 +105,21 @@ class ShareStateCoordinator:
         await self._change(
             key, lambda machine: group_state.write(machine, key, update, updates_max, self._clock.now_ms())
         )
+
+    async def join(self, key: ShareKey, update: StateWrite, transaction: TransactionMember) -> None:
+        shard = await self._shard(key)
+        group_state.join(
+            shard.machine, key, update
+        )  # what would be refused does not begin a transaction here
+        await self.enlist(transaction, TopicPartition(STATE_TOPIC, shard.index))
+        shard = self.coordinator.shard(coordinator_key(key))
+        writer = Writer(transaction.producer_id, transaction.producer_epoch)
+        appended = shard.append(group_state.join(shard.machine, key, update), writer)
+        await shard.committed(appended, self._timeout_ms)
+
+    def _decided(self, key: ShareKey) -> None:
+        for tell in self.decided:
+            tell(key)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         await self.topic.ensure()
@@ -155,7 +188,8 @@ class ShareStateCoordinator:
     async def _prune(self, shard: StateShard) -> None:
         try:
             partition = self._partitions.led_here(STATE_TOPIC, shard.index)
-            before = partition.log.next
+            # Of a transaction that is open, no record may be deleted: its end is yet to be applied.
+            before = min(partition.log.next, partition.last_stable)
             keys = list(shard.machine.states)
             for at in range(0, len(keys), PRUNE_ENTRIES_A_BATCH):
                 # Records that are written meanwhile are behind `before`, too.

@@ -16,10 +16,13 @@ from tidelog.wire.primitives import (
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     uuid_of,
     uvarint,
 )
@@ -28,11 +31,13 @@ _get_ihB = Layout(">ihB").unpack_from
 _get_iiB = Layout(">iiB").unpack_from
 _get_iqB = Layout(">iqB").unpack_from
 _get_qqbhB = Layout(">qqbhB").unpack_from
+_get_qqqbhB = Layout(">qqqbhB").unpack_from
 _get_uB = Layout(">16sB").unpack_from
 _put_ih = Layout(">ih").pack
 _put_iix = Layout(">iix").pack
 _put_iq = Layout(">iq").pack
 _put_qqbhx = Layout(">qqbhx").pack
+_put_qqqbhx = Layout(">qqqbhx").pack
 _put_u = Layout(">16s").pack
 
 
@@ -178,6 +183,36 @@ def _write_flexible_read_share_group_state_request(out: bytearray, x: ReadShareG
     out.append(0)
 
 
+class UndecidedBatch(Struct):
+    __slots__ = ("producer_id", "first_offset", "last_offset", "delivery_state", "delivery_count")
+
+    def __init__(
+        self,
+        producer_id: int = 0,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_state: int = 0,
+        delivery_count: int = 0,
+    ) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.delivery_state = delivery_state
+        self.delivery_count = delivery_count
+
+
+def _read_flexible_undecided_batch(data: Buffer, at: int, version: int) -> tuple[UndecidedBatch, int]:
+    producer_id, first_offset, last_offset, delivery_state, delivery_count, tagged = _get_qqqbhB(data, at)
+    at += 28
+    if tagged:
+        at = skip_tagged(data, at, tagged)
+    return UndecidedBatch(producer_id, first_offset, last_offset, delivery_state, delivery_count), at
+
+
+def _write_flexible_undecided_batch(out: bytearray, x: UndecidedBatch, version: int) -> None:
+    out += _put_qqqbhx(x.producer_id, x.first_offset, x.last_offset, x.delivery_state, x.delivery_count)
+
+
 class StateBatch(Struct):
     __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
@@ -207,7 +242,15 @@ def _write_flexible_state_batch(out: bytearray, x: StateBatch, version: int) -> 
 
 
 class PartitionResult(Struct):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches")
+    __slots__ = (
+        "partition",
+        "error_code",
+        "error_message",
+        "state_epoch",
+        "start_offset",
+        "state_batches",
+        "undecided_batches",
+    )
 
     def __init__(
         self,
@@ -217,6 +260,7 @@ class PartitionResult(Struct):
         state_epoch: int = 0,
         start_offset: int = 0,
         state_batches: list[StateBatch] = DEFAULT,
+        undecided_batches: list[UndecidedBatch] = DEFAULT,
     ) -> None:
         self.partition = partition
         self.error_code = error_code
@@ -224,11 +268,13 @@ class PartitionResult(Struct):
         self.state_epoch = state_epoch
         self.start_offset = start_offset
         self.state_batches: list[StateBatch] = [] if state_batches is DEFAULT else state_batches
+        self.undecided_batches: list[UndecidedBatch] = [] if undecided_batches is DEFAULT else undecided_batches
 
 
 def _read_flexible_partition_result(data: Buffer, at: int, version: int) -> tuple[PartitionResult, int]:
     error_message: str | None
     state_batches: list[StateBatch]
+    undecided_batches: list[UndecidedBatch]
     partition, error_code, size = _get_ihB(data, at)
     at += 7
     if size > 127:
@@ -253,9 +299,37 @@ def _read_flexible_partition_result(data: Buffer, at: int, version: int) -> tupl
         state_batches.append(state_batches_item)
     tagged = data[at]
     at += 1
+    undecided_batches = []
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return PartitionResult(partition, error_code, error_message, state_epoch, start_offset, state_batches), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                count = data[at]
+                at += 1
+                if count > 127:
+                    count, at = uvarint(data, at, count)
+                count -= 1
+                if count < 0 or count * 28 > len(data) - at:
+                    raise bad_count("PartitionResult.undecided_batches", count, len(data) - at)
+                undecided_batches = []
+                for _ in range(count):
+                    undecided_batches_item, at = _read_flexible_undecided_batch(data, at, version)
+                    undecided_batches.append(undecided_batches_item)
+                if at != tag_end:
+                    raise bad_tagged("PartitionResult.undecided_batches")
+            else:
+                at = tag_end
+    return PartitionResult(
+        partition,
+        error_code,
+        error_message,
+        state_epoch,
+        start_offset,
+        state_batches,
+        undecided_batches,
+    ), at
 
 
 def _write_flexible_partition_result(out: bytearray, x: PartitionResult, version: int) -> None:
@@ -279,7 +353,22 @@ def _write_flexible_partition_result(out: bytearray, x: PartitionResult, version
         put_uvarint(out, size + 1)
     for state_batches_item in state_batches:
         _write_flexible_state_batch(out, state_batches_item, version)
-    out.append(0)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.undecided_batches:
+        part = bytearray()
+        undecided_batches = x.undecided_batches
+        size = len(undecided_batches)
+        if size < 127:
+            part.append(size + 1)
+        else:
+            put_uvarint(part, size + 1)
+        for undecided_batches_item in undecided_batches:
+            _write_flexible_undecided_batch(part, undecided_batches_item, version)
+        tagged.append((10000, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 class ReadStateResult(Struct):

@@ -16,25 +16,32 @@ from tidelog.wire.primitives import (
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     unsupported,
     uuid_of,
     uvarint,
 )
 
+_get_h = Layout(">h").unpack_from
 _get_i = Layout(">i").unpack_from
 _get_iB = Layout(">iB").unpack_from
 _get_ihB = Layout(">ihB").unpack_from
 _get_iiB = Layout(">iiB").unpack_from
+_get_q = Layout(">q").unpack_from
 _get_qqB = Layout(">qqB").unpack_from
 _get_t = Layout(">?").unpack_from
 _get_uB = Layout(">16sB").unpack_from
+_put_h = Layout(">h").pack
 _put_i = Layout(">i").pack
 _put_ih = Layout(">ih").pack
 _put_iix = Layout(">iix").pack
+_put_q = Layout(">q").pack
 _put_qq = Layout(">qq").pack
 _put_t = Layout(">?").pack
 _put_u = Layout(">16s").pack
@@ -177,7 +184,16 @@ def _write_flexible_acknowledge_topic(out: bytearray, x: AcknowledgeTopic, versi
 
 
 class ShareAcknowledgeRequest(Message):
-    __slots__ = ("group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "share_session_epoch",
+        "is_renew_ack",
+        "topics",
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+    )
 
     API_KEY: ClassVar[int] = 79
     VERSIONS: ClassVar[tuple[int, int]] = (1, 2)
@@ -190,12 +206,18 @@ class ShareAcknowledgeRequest(Message):
         share_session_epoch: int = 0,
         is_renew_ack: bool = False,
         topics: list[AcknowledgeTopic] = DEFAULT,
+        transactional_id: str | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.share_session_epoch = share_session_epoch
         self.is_renew_ack = is_renew_ack
         self.topics: list[AcknowledgeTopic] = [] if topics is DEFAULT else topics
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[ShareAcknowledgeRequest, int]:
@@ -209,6 +231,7 @@ def _read_flexible_share_acknowledge_request(data: Buffer, at: int, version: int
     group_id: str | None
     member_id: str | None
     topics: list[AcknowledgeTopic]
+    transactional_id: str | None
     size = data[at]
     at += 1
     if size > 127:
@@ -251,9 +274,50 @@ def _read_flexible_share_acknowledge_request(data: Buffer, at: int, version: int
         topics.append(topics_item)
     tagged = data[at]
     at += 1
+    transactional_id = None
+    producer_id = -1
+    producer_epoch = -1
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return ShareAcknowledgeRequest(group_id, member_id, share_session_epoch, is_renew_ack, topics), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                size = data[at]
+                at += 1
+                if size > 127:
+                    size, at = string_size(data, at, size)
+                size -= 1
+                if size >= 0:
+                    end = at + size
+                    transactional_id = str(data[at:end], "utf-8")
+                    at = end
+                else:
+                    transactional_id = None
+                if at != tag_end:
+                    raise bad_tagged("ShareAcknowledgeRequest.transactional_id")
+            elif tag == 10001:
+                (producer_id,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("ShareAcknowledgeRequest.producer_id")
+            elif tag == 10002:
+                (producer_epoch,) = _get_h(data, at)
+                at += 2
+                if at != tag_end:
+                    raise bad_tagged("ShareAcknowledgeRequest.producer_epoch")
+            else:
+                at = tag_end
+    return ShareAcknowledgeRequest(
+        group_id,
+        member_id,
+        share_session_epoch,
+        is_renew_ack,
+        topics,
+        transactional_id,
+        producer_id,
+        producer_epoch,
+    ), at
 
 
 def _write_flexible_share_acknowledge_request(out: bytearray, x: ShareAcknowledgeRequest, version: int) -> None:
@@ -291,7 +355,32 @@ def _write_flexible_share_acknowledge_request(out: bytearray, x: ShareAcknowledg
         put_uvarint(out, size + 1)
     for topics_item in topics:
         _write_flexible_acknowledge_topic(out, topics_item, version)
-    out.append(0)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.transactional_id is not None:
+        part = bytearray()
+        if x.transactional_id is None:
+            part.append(0)
+        else:
+            raw = x.transactional_id.encode()
+            size = len(raw)
+            if size < 127:
+                part.append(size + 1)
+            else:
+                put_string_size(part, size)
+            part += raw
+        tagged.append((10000, part))
+    if x.producer_id != -1:
+        part = bytearray()
+        part += _put_q(x.producer_id)
+        tagged.append((10001, part))
+    if x.producer_epoch != -1:
+        part = bytearray()
+        part += _put_h(x.producer_epoch)
+        tagged.append((10002, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 class NodeEndpoint(Struct):

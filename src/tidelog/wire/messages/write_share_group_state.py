@@ -16,22 +16,29 @@ from tidelog.wire.primitives import (
     Buffer,
     bad_count,
     bad_null,
+    bad_tagged,
     put_string_size,
+    put_tagged,
     put_uvarint,
     skip_tagged,
     string_size,
+    tag_at,
     uuid_of,
     uvarint,
 )
 
+_get_h = Layout(">h").unpack_from
 _get_i = Layout(">i").unpack_from
 _get_ihB = Layout(">ihB").unpack_from
 _get_iiiq = Layout(">iiiq").unpack_from
+_get_q = Layout(">q").unpack_from
 _get_qqbhB = Layout(">qqbhB").unpack_from
 _get_uB = Layout(">16sB").unpack_from
+_put_h = Layout(">h").pack
 _put_i = Layout(">i").pack
 _put_ih = Layout(">ih").pack
 _put_iiiq = Layout(">iiiq").pack
+_put_q = Layout(">q").pack
 _put_qqbhx = Layout(">qqbhx").pack
 _put_u = Layout(">16s").pack
 
@@ -187,7 +194,7 @@ def _write_flexible_write_state_data(out: bytearray, x: WriteStateData, version:
 
 
 class WriteShareGroupStateRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = ("group_id", "topics", "transactional_id", "producer_id", "producer_epoch")
 
     API_KEY: ClassVar[int] = 85
     VERSIONS: ClassVar[tuple[int, int]] = (0, 1)
@@ -197,9 +204,15 @@ class WriteShareGroupStateRequest(Message):
         self,
         group_id: str = "",
         topics: list[WriteStateData] = DEFAULT,
+        transactional_id: str | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
     ) -> None:
         self.group_id = group_id
         self.topics: list[WriteStateData] = [] if topics is DEFAULT else topics
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
 
     @staticmethod
     def _read(data: Buffer, at: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
@@ -211,6 +224,7 @@ class WriteShareGroupStateRequest(Message):
 
 def _read_flexible_write_share_group_state_request(data: Buffer, at: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
     topics: list[WriteStateData]
+    transactional_id: str | None
     size = data[at]
     at += 1
     if size > 127:
@@ -234,9 +248,41 @@ def _read_flexible_write_share_group_state_request(data: Buffer, at: int, versio
         topics.append(topics_item)
     tagged = data[at]
     at += 1
+    transactional_id = None
+    producer_id = -1
+    producer_epoch = -1
     if tagged:
-        at = skip_tagged(data, at, tagged)
-    return WriteShareGroupStateRequest(group_id, topics), at
+        if tagged > 127:
+            tagged, at = uvarint(data, at, tagged)
+        for _ in range(tagged):
+            tag, at, tag_end = tag_at(data, at)
+            if tag == 10000:
+                size = data[at]
+                at += 1
+                if size > 127:
+                    size, at = string_size(data, at, size)
+                size -= 1
+                if size >= 0:
+                    end = at + size
+                    transactional_id = str(data[at:end], "utf-8")
+                    at = end
+                else:
+                    transactional_id = None
+                if at != tag_end:
+                    raise bad_tagged("WriteShareGroupStateRequest.transactional_id")
+            elif tag == 10001:
+                (producer_id,) = _get_q(data, at)
+                at += 8
+                if at != tag_end:
+                    raise bad_tagged("WriteShareGroupStateRequest.producer_id")
+            elif tag == 10002:
+                (producer_epoch,) = _get_h(data, at)
+                at += 2
+                if at != tag_end:
+                    raise bad_tagged("WriteShareGroupStateRequest.producer_epoch")
+            else:
+                at = tag_end
+    return WriteShareGroupStateRequest(group_id, topics, transactional_id, producer_id, producer_epoch), at
 
 
 def _write_flexible_write_share_group_state_request(out: bytearray, x: WriteShareGroupStateRequest, version: int) -> None:
@@ -255,7 +301,32 @@ def _write_flexible_write_share_group_state_request(out: bytearray, x: WriteShar
         put_uvarint(out, size + 1)
     for topics_item in topics:
         _write_flexible_write_state_data(out, topics_item, version)
-    out.append(0)
+    tagged: list[tuple[int, bytearray]] = []
+    if x.transactional_id is not None:
+        part = bytearray()
+        if x.transactional_id is None:
+            part.append(0)
+        else:
+            raw = x.transactional_id.encode()
+            size = len(raw)
+            if size < 127:
+                part.append(size + 1)
+            else:
+                put_string_size(part, size)
+            part += raw
+        tagged.append((10000, part))
+    if x.producer_id != -1:
+        part = bytearray()
+        part += _put_q(x.producer_id)
+        tagged.append((10001, part))
+    if x.producer_epoch != -1:
+        part = bytearray()
+        part += _put_h(x.producer_epoch)
+        tagged.append((10002, part))
+    if tagged:
+        put_tagged(out, tagged)
+    else:
+        out.append(0)
 
 
 class PartitionResult(Struct):

@@ -12,7 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tidelog import errors
 from tidelog.coordination.records import CoordinatorRecord
 from tidelog.groups.share import group_state
+from tidelog.groups.share.in_flight import JoinedAcknowledgement
+from tidelog.groups.share.joined_acknowledgements import KnownOutcomes, joined
 from tidelog.groups.share.partition import (
+    IN_TRANSACTION,
     AcknowledgedRange,
     AcknowledgeType,
     AcquireRequest,
@@ -30,6 +33,9 @@ LOCKS_MAX = 40
 UPDATES_MAX = 5
 MEMBERS = ("ann", "ben", "cid")
 FINISHED = ("acknowledged", "archived")
+PLAIN = [kind for kind in AcknowledgeType if kind not in IN_TRANSACTION]
+PRODUCERS = (11, 12)
+NO_PRODUCER = -1
 NAMES = {
     RecordState.AVAILABLE: "available",
     RecordState.ACKNOWLEDGED: "acknowledged",
@@ -45,8 +51,14 @@ class Known:
     deliveries: int = 0
     holder: str = ""
     deadline_ms: int = 0
-    state: str = "available"  # or held, moving, letter, acknowledged, archived
+    state: str = "available"  # or held, moving, joined, letter, acknowledged, archived
     persisted: tuple[int, int] = (0, 0)  # deliveries, state
+    producer: int = (
+        NO_PRODUCER  # whose open transaction a joined record waits for; none: the transaction has ended
+    )
+    committed: str = (
+        ""  # what becomes of a joined record: a state when its transaction commits, empty when it aborts
+    )
 
 
 class ShareModel(RuleBasedStateMachine):
@@ -59,7 +71,10 @@ class ShareModel(RuleBasedStateMachine):
         self.log_start = 0
         self.known: dict[int, Known] = {}
         self.machine = group_state.ShareStateMachine()
-        self.log: list[CoordinatorRecord] = []
+        self.log: list[
+            tuple[CoordinatorRecord | bool, int]
+        ] = []  # a record or the end of a transaction; the producer
+        self.counts_are_late = False
         self._append(group_state.initialize(self.machine, KEY, 1, 0, 0))
         self.partition = SharePartition(0)
         self.failed_before = False
@@ -68,8 +83,8 @@ class ShareModel(RuleBasedStateMachine):
 
     def _append(self, entries: list[CoordinatorRecord]) -> None:
         for entry in entries:
-            self.log.append(entry)
-            self.machine.replay(entry, -1)
+            self.log.append((entry, NO_PRODUCER))
+            self.machine.replay(entry, NO_PRODUCER)
 
     def _submit(self, change: ShareStateChange, settle: dict[int, str]) -> None:
         """`settle` is what becomes of records that wait for it to be written."""
@@ -130,10 +145,8 @@ class ShareModel(RuleBasedStateMachine):
         near=st.integers(-2, 6),
         at_own=st.sampled_from((True, True, True, False)),
         kinds=st.one_of(
-            st.lists(st.sampled_from(AcknowledgeType), min_size=1, max_size=6),
-            st.builds(
-                lambda kind, count: [kind] * count, st.sampled_from(AcknowledgeType), st.integers(1, 6)
-            ),
+            st.lists(st.sampled_from(PLAIN), min_size=1, max_size=6),
+            st.builds(lambda kind, count: [kind] * count, st.sampled_from(PLAIN), st.integers(1, 6)),
         ),
     )
     def a_member_acknowledges(
@@ -176,6 +189,72 @@ class ShareModel(RuleBasedStateMachine):
             {offset: self._fate(offset, kind) for offset, kind in ours if kind is not AcknowledgeType.RENEW},
         )
 
+    @rule(
+        near=st.integers(0, 6),
+        count=st.integers(1, 6),
+        kind=st.sampled_from(list(IN_TRANSACTION)),
+        producer=st.sampled_from(PRODUCERS),
+        ok=st.sampled_from((True, True, False)),
+    )
+    def an_acknowledgement_joins_a_transaction(
+        self, near: int, count: int, kind: AcknowledgeType, producer: int, ok: bool
+    ) -> None:
+        held = {offset: record.holder for offset, record in self.known.items() if record.state == "held"}
+        if not held:
+            return
+        first = sorted(held)[near % len(held)]
+        member, last = held[first], first
+        while held.get(last + 1) == member and last - first + 1 < count:
+            last += 1
+        acknowledgement = JoinedAcknowledgement(producer)
+        ranges = [AcknowledgedRange(first, last, [kind])]
+        change = self.partition.acknowledge(member, ranges, self.terms, self.now_ms, acknowledgement)
+        assert not change.batches
+        if ok:
+            update = group_state.StateWrite(1, 0, group_state.UNCHANGED, 0, change.joins)
+            for entry in group_state.join(self.machine, KEY, update):
+                self.log.append((entry, producer))
+                self.machine.replay(entry, producer)
+        acknowledgement.written = True
+        for offset in range(first, last + 1):
+            record = self.known[offset]
+            record.state, record.producer = "joined", producer if ok else NO_PRODUCER
+            record.committed = self._fate(offset, IN_TRANSACTION[kind]) if ok else ""
+
+    @rule(producer=st.sampled_from(PRODUCERS), commits=st.booleans())
+    def a_transaction_ends(self, producer: int, commits: bool) -> None:
+        self.log.append((commits, producer))
+        self.machine.ended(producer, commits)
+        for record in self.known.values():
+            if record.state != "joined" or record.producer != producer:
+                continue
+            record.producer = NO_PRODUCER
+            if commits:
+                number = next(number for number, name in NAMES.items() if name == record.committed)
+                record.persisted = max(record.persisted, (record.deliveries, int(number)))
+                self.counts_are_late = True
+            else:
+                record.committed = ""
+
+    @rule()
+    def outcomes_are_asked_for(self) -> None:
+        asked = joined(self.partition.runs)
+        state = self.machine.state(KEY)
+        assert state is not None
+        outcomes = KnownOutcomes(asked, state.start, state.batches, state.undecided)
+        change = self.partition.decided(outcomes, self.terms, self.now_ms)
+        decided = [
+            offset
+            for offset, record in self.known.items()
+            if record.state == "joined" and record.producer == NO_PRODUCER
+        ]
+        assert (change is not None) == bool(decided)
+        for offset in decided:
+            record = self.known[offset]
+            record.state = record.committed or self._fate(offset, AcknowledgeType.RELEASE)
+        if change is not None:
+            self._submit(change, {})
+
     @rule(ok=st.sampled_from((True, True, False)))
     def what_has_gathered_is_written(self, ok: bool) -> None:
         under_way, self.queue = self.queue, []
@@ -187,6 +266,7 @@ class ShareModel(RuleBasedStateMachine):
         if ok and batches:
             what = group_state.StateWrite(1, 0, *self.partition.outlook(), batches)
             self._append(group_state.write(self.machine, KEY, what, UPDATES_MAX, self.now_ms))
+            self.counts_are_late = any(record.state == "joined" for record in self.known.values())
             for batch in batches:
                 for offset in range(batch.first, batch.last + 1):
                     if offset in self.known:
@@ -258,15 +338,21 @@ class ShareModel(RuleBasedStateMachine):
     def the_broker_is_killed(self) -> None:
         """The state is what its records add up to; who held what is forgotten, and so are these deliveries."""
         machine = group_state.ShareStateMachine()
-        for entry in self.log:
-            machine.replay(entry, -1)
+        for entry, producer in self.log:
+            if isinstance(entry, bool):
+                machine.ended(producer, entry)
+            else:
+                machine.replay(entry, producer)
         assert machine.states == self.machine.states
-        state = machine.states[KEY]
-        self.partition = SharePartition(state.start, state.batches)
+        state = machine.state(KEY)
+        assert state is not None and state == self.machine.state(KEY)
+        self.partition = SharePartition(state.start, state.batches, state.undecided)
         self.partition.log_started(self.log_start)
         self.queue.clear()
         self.failed_before = False
         for record in self.known.values():
+            if record.state == "joined" and record.producer != NO_PRODUCER:
+                continue  # the transaction decides, whoever asks
             record.deliveries, number = record.persisted
             record.state = NAMES[RecordState(number)]
 
@@ -283,7 +369,8 @@ class ShareModel(RuleBasedStateMachine):
             at = run.last + 1
             for offset in range(run.first, run.last + 1):
                 record = self._model(offset)
-                assert (run.to is not None) == (record.state == "moving"), offset
+                assert (run.to is not None) == (record.state in ("moving", "joined")), offset
+                assert (run.joined is not None) == (record.state == "joined"), offset
                 if run.to is None:
                     assert run.state.name == state.get(record.state, record.state.upper()), offset
                 assert run.finished or run.deliveries == record.deliveries, offset
@@ -307,7 +394,11 @@ class ShareModel(RuleBasedStateMachine):
             for b in state.batches
             if b.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
         )
-        assert state.finished in (finished, group_state.UNCHANGED) or self.log_start > state.start
+        assert (
+            state.finished in (finished, group_state.UNCHANGED)
+            or self.log_start > state.start
+            or self.counts_are_late
+        )
 
 
 def _range(span: OffsetSpan) -> tuple[int, int]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Protocol
 
@@ -33,6 +34,19 @@ class BrokersGoOn:
             if broker.ended.done()
             and broker.ended.exception() is not None
             and node not in cluster.told_restored
+        ]
+
+
+class FullDisksStayOnline:
+    """A disk that is only full refuses writes, and its directory stays online.  Not one of ALWAYS: a log that was cut
+    half-way on a full disk may take its directory offline."""
+
+    def look(self, cluster: Cluster) -> Problems:
+        return [
+            (type(self).__name__, f"broker {node}: {directory.path} is offline: {directory.problem}")
+            for node, broker in cluster.brokers.items()
+            for directory in broker._dirs.dirs
+            if isinstance(directory.problem, OSError) and directory.problem.errno == errno.ENOSPC
         ]
 
 

@@ -26,6 +26,7 @@ from tidelog.metadata.registration import Registration
 from tidelog.replication import in_sync, replica_fetcher
 from tidelog.replication.repair import Repair
 from tidelog.replication.replica_state import ReplicaState
+from tidelog.storage.dirs import volume
 from tidelog.storage.log import is_offline
 from tidelog.types import NodeId
 
@@ -208,6 +209,10 @@ def a_join_does_not_compare_the_registration(patch: pytest.MonkeyPatch) -> None:
         return None, Swap([one for one in swap.compare if one.key.startswith(PARTITIONS)], swap.then)
 
     patch.setattr(Controller, "_change_in_sync", whoever)
+
+
+def a_full_disk_counts_as_a_failed_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(volume, "FULL", frozenset())
 
 
 def a_damaged_replica_goes_on(patch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ class Profile:
     client_chance: float = 0.35
     sync_chance: float = 0.35
     """How often brokers sync before they answer: then a power cut of all machines takes nothing."""
+    judge_full_disks: bool = False
     judge_changes: bool = True
     """Whether what is stored, and who leads, is judged too, and not only what clients see."""
 
@@ -91,6 +92,8 @@ class Play:
         self._always: list[rules.AtEveryMoment] = [OneLeaderPerEpoch()]
         if profile.judge_changes:
             self._always += [*(rule() for rule in rules.ALWAYS), CommittedIsHeldByAll()]
+        if profile.judge_full_disks:
+            self._always.append(rules.FullDisksStayOnline())
         self._changes = [rule() for rule in rules.CHANGES]
         self._problems = self.cluster.survivors.problems
         self.cluster.metadata.observers[:] = [self._stored]

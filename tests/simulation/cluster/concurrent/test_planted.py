@@ -27,11 +27,12 @@ from tests.simulation.cluster.concurrent.surroundings import (
     store_is_restored,
 )
 from tests.simulation.cluster.concurrent.troubles import ALL, LINES, POWER, PROCESSES, ROT, STORE
-from tests.simulation.cluster.trouble import Trouble
+from tests.simulation.cluster.trouble import Trouble, disk_is_full
 from tests.simulation.history import OneValuePerOffset
 from tests.simulation.invariants import Violated
 from tests.simulation.producers import StateForgotten
 from tests.simulation.readers import Unreadable
+from tidelog.testing import seeds
 
 LOST = {
     "AcknowledgedSurvives",
@@ -56,6 +57,7 @@ class Found(NamedTuple):
 
 
 RESTARTS = (some_brokers_are_killed, broker_is_restarted, brokers_are_restarted_in_turn)
+FULL = ((disk_is_full,), PROCESSES)
 RESTORED = ((store_is_restored,), POWER, PROCESSES)
 PLANTED: dict[Plant, Found] = {
     plants.a_leader_leads_on_after_a_power_cut: Found(LOST | ELECTED, 20),
@@ -87,6 +89,7 @@ PLANTED: dict[Plant, Found] = {
     plants.a_join_does_not_compare_the_registration: Found(
         {"CommittedIsHeldByAll", *LOST}, 60, ((follower_loses_power_while_it_joins,),)
     ),
+    plants.a_full_disk_counts_as_a_failed_one: Found({"FullDisksStayOnline"}, 20, FULL, ("transactions",)),
     plants.a_damaged_replica_goes_on: Found({"DamagedNotInSync", *LOST}, 20, (ROT, PROCESSES)),
 }
 
@@ -95,7 +98,7 @@ PLANTED: dict[Plant, Found] = {
 def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     expected = PLANTED[plant]
-    profile = Profile(clients=expected.clients, client_chance=1.0, troubles=expected.troubles)
+    profile = _profile(expected)
     others: Counter[str] = Counter()
     for seed in range(expected.seeds):
         try:
@@ -106,3 +109,17 @@ def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatc
                 return
             others.update(names)
     pytest.fail(f"not found in {expected.seeds} seeds, which found {dict(others)}")
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_without_the_mistake_full_disks_stay_online(seed: int) -> None:
+    play(seed, _profile(PLANTED[plants.a_full_disk_counts_as_a_failed_one]))
+
+
+def _profile(expected: Found) -> Profile:
+    return Profile(
+        clients=expected.clients,
+        client_chance=1.0,
+        troubles=expected.troubles,
+        judge_full_disks="FullDisksStayOnline" in expected.by,
+    )

@@ -2,7 +2,8 @@
 
 A session names its partitions once; acknowledgements of earlier records ride on a fetch, and are taken first.  The final
 epoch gives back whatever the member still has.  An acknowledgement is answered when it is on disk.  Renewals (from
-version 2 on) come alone: a request that has them fetches nothing."""
+version 2 on) come alone: a request that has them fetches nothing.  A ShareAcknowledge may name a transaction (Tidelog's own
+fields): its acknowledgements then count when the transaction commits."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from tidelog import errors
 from tidelog.broker.leaders import endpoints_of
 from tidelog.broker.services import Context
 from tidelog.groups.share.fetch import ShareFetch, ShareFetchedRecords, ShareFetchLimits
+from tidelog.groups.share.group_state import TransactionMember
 from tidelog.groups.share.partition import AcknowledgedRange, check_acknowledgements
 from tidelog.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SharePartitionId, ShareSession
 from tidelog.wire.messages import share_acknowledge as ack
@@ -141,7 +143,12 @@ async def share_acknowledge(
         for topic in request.topics
         for partition in topic.partitions
     }
-    acknowledged = await _acknowledge(context, group, member, acknowledgements, request.is_renew_ack)
+    transaction = None
+    if request.transactional_id is not None:
+        transaction = TransactionMember(request.transactional_id, request.producer_id, request.producer_epoch)
+    acknowledged = await _acknowledge(
+        context, group, member, acknowledgements, request.is_renew_ack, transaction
+    )
     if request.share_session_epoch == FINAL_EPOCH:
         await shares.end_session((group, member))
     response.responses = _acknowledge_topics(acknowledged, context)
@@ -169,6 +176,7 @@ async def _acknowledge(
     member: str,
     wanted: Mapping[SharePartitionId, list[AcknowledgedRange]],
     renewals: bool,
+    transaction: TransactionMember | None = None,
 ) -> Acknowledged:
     """All are decided on before the first wait, so that what follows on this connection finds them done."""
     shares = context.services.shares
@@ -176,11 +184,11 @@ async def _acknowledge(
     waits: dict[SharePartitionId, asyncio.Future[None]] = {}
     for part, batches in wanted.items():
         try:
-            check_acknowledgements(batches, renewals)
+            check_acknowledgements(batches, renewals, transaction is not None)
             led = shares.led(group, part)
             if led is None:
                 raise _unknown(part, context)
-            done = led.acknowledge(member, batches)
+            done = led.acknowledge(member, batches, transaction)
             results[part] = None
             if done is not None:
                 waits[part] = done
@@ -210,9 +218,10 @@ def _fetch_topics(
     fetched: Mapping[SharePartitionId, ShareFetchedRecords | errors.TidelogError],
     context: Context,
 ) -> list[wire.ShareFetchableTopicResponse]:
-    """The first answer of a session names every partition of it, the others those with news."""
+    """The first answer of a session names every partition of it, the others those with news.  Records are in the order in
+    which they were acquired: where partitions are priorities, the highest one comes first."""
     topics: dict[UUID, wire.ShareFetchableTopicResponse] = {}
-    for topic_id, index in dict.fromkeys([*named, *acknowledged, *fetched]):
+    for topic_id, index in dict.fromkeys([*fetched, *acknowledged, *named]):
         answer = wire.PartitionData(partition_index=index, records=b"")
         problem = acknowledged.get((topic_id, index))
         if problem is not None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tidelog import errors
 from tidelog.broker.services import Context
-from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, StateWrite
+from tidelog.groups.share.group_state import UNKNOWN_START, ShareKey, StateWrite, TransactionMember
 from tidelog.groups.share.in_flight import StateBatch
 from tidelog.wire.messages import (
     delete_share_group_state as delete,
@@ -58,6 +58,7 @@ async def read_share_group_state(
             state_epoch=state.state_epoch,
             start_offset=state.start,
             state_batches=[read.StateBatch(*batch) for batch in state.batches],
+            undecided_batches=[read.UndecidedBatch(*batch) for batch in state.undecided],
         )
 
     results = await _each(request, answer, read.PartitionResult, read.ReadStateResult)
@@ -81,7 +82,13 @@ async def write_share_group_state(
             partition.delivery_complete_count,
             batches,
         )
-        await shards.write(key, state_write)
+        if request.transactional_id is None:
+            await shards.write(key, state_write)
+        else:
+            transaction = TransactionMember(
+                request.transactional_id, request.producer_id, request.producer_epoch
+            )
+            await shards.join(key, state_write, transaction)
         return write.PartitionResult(key.partition)
 
     results = await _each(request, answer, write.PartitionResult, write.WriteStateResult)

@@ -18,6 +18,7 @@ from tidelog.broker.services import Services
 from tidelog.replication.partition import Enlisted, HostedPartition
 from tidelog.transactions.coordinator import PendingEnlistment
 from tidelog.transactions.transaction import ProducerIdAndEpoch
+from tidelog.types import TopicPartition
 
 _ADDS_FROM = 12
 _ABORTABLE_FROM = 11
@@ -175,6 +176,37 @@ def enlist(
     if not adds and not services.config().transaction_partition_verification_enable:
         return None
     return services.transactions.enlist(transactional_id or "", instance, partition.name, adds)
+
+
+async def enlist_until_settled(
+    services: Services,
+    transactional_id: str,
+    instance: ProducerIdAndEpoch,
+    name: TopicPartition,
+    adds: bool,
+) -> None:
+    """Returns when the producer may write to the partition, which this broker leads, with nothing in between."""
+    config, clock = services.config(), services.clock
+    give_up_ms = clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+    for _ in range(ATTEMPTS_MAX):
+        guard = verification_guard(services, *name, producer_id=instance.producer_id)
+        try:
+            partition = services.partitions.led_here(*name)
+            wait = enlist(services, transactional_id, instance, partition, adds)
+            if wait is None:
+                return
+            await wait.wait()
+        except errors.ConcurrentTransactions:
+            if not adds or clock.monotonic_ms() >= give_up_ms:
+                raise
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            continue
+        # What lies behind the marker of its transaction would be in one that nobody ends.
+        if guard == verification_guard(services, *name, producer_id=instance.producer_id):
+            return
+    raise errors.CoordinatorNotAvailable(
+        f"{name}: transactions of {transactional_id!r} end faster than their coordinator answers"
+    )
 
 
 def _worth_waiting(request: ProduceInFlight, verdicts: Verdicts) -> bool:

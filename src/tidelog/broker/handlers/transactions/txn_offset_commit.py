@@ -5,11 +5,10 @@ The coordinator of the transaction is asked first, as for every partition that a
 
 from __future__ import annotations
 
-import asyncio
 from uuid import UUID
 
 from tidelog import errors
-from tidelog.broker.handlers.produce.in_transaction import ATTEMPTS_MAX, enlist, verification_guard
+from tidelog.broker.handlers.produce.in_transaction import enlist_until_settled
 from tidelog.broker.services import Context
 from tidelog.coordination.internal_topic import partition_for
 from tidelog.coordination.shard import Writer, coordinator_error
@@ -86,27 +85,7 @@ async def _enlist(request: TxnOffsetCommitRequest, context: Context) -> None:
     assert count is not None, "the group's shard is there"
     name = TopicPartition(topic.name, partition_for(request.group_id, count))
     instance = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    config, clock = services.config(), services.clock
-    give_up_ms = clock.monotonic_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
-    for _ in range(ATTEMPTS_MAX):
-        guard = verification_guard(services, *name, producer_id=instance.producer_id)
-        try:
-            partition = services.partitions.led_here(*name)
-            wait = enlist(services, request.transactional_id, instance, partition, adds)
-            if wait is None:
-                return
-            await wait.wait()
-        except errors.ConcurrentTransactions:
-            if not adds or clock.monotonic_ms() >= give_up_ms:
-                raise
-            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
-            continue
-        # Offsets behind the marker of their transaction would be in one that nobody ends.
-        if guard == verification_guard(services, *name, producer_id=instance.producer_id):
-            return
-    raise errors.CoordinatorNotAvailable(
-        f"{name}: transactions of {request.transactional_id!r} end faster than their coordinator answers"
-    )
+    await enlist_until_settled(services, request.transactional_id, instance, name, adds)
 
 
 def _understood(problem: errors.TidelogError, version: int) -> int:

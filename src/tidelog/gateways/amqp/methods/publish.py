@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,13 @@ from tidelog.gateways.amqp.channel import Channel, ChannelTransaction, sparing
 from tidelog.gateways.amqp.confirms import Confirms
 from tidelog.gateways.amqp.dead_letters import TOO_LONG
 from tidelog.gateways.amqp.direct_reply import REPLY_TO
-from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record, partition_of_message
+from tidelog.gateways.amqp.message import AmqpMessage, headers_of_record, partition_of_message, with_headers
 from tidelog.gateways.amqp.replies import ConnectionFault, access_refused, precondition_failed
 from tidelog.gateways.amqp.rights import WRITE
 from tidelog.gateways.amqp.services import BODY_BYTES_MAX
 from tidelog.gateways.amqp.topology.arguments import OVERFLOW, REJECT_TO_DEAD_LETTERS
-from tidelog.gateways.amqp.topology.model import AmqpQueue
+from tidelog.gateways.amqp.topology.model import DELAYED, AmqpQueue
+from tidelog.gateways.amqp.topology.vhost import AmqpVhost
 from tidelog.gateways.amqp.wire.properties import decode_properties, encode_properties
 from tidelog.queues.message import Published, QueueMessage
 
@@ -24,6 +26,8 @@ TRANSACTION_BYTES_MAX = 64 << 20
 MESSAGE_OVERHEAD = 500
 """What an empty message of a transaction takes."""
 NO_ROUTE = 312
+DELAY = "x-delay"
+DELAY_MS_MAX = (1 << 32) - 1
 
 Fields = dict[str, Any]
 
@@ -147,10 +151,26 @@ def _store(channel: Channel, message: AmqpMessage, mandatory: bool) -> list[asyn
     )
     if not queues and mandatory:
         channel.send_content(message, "basic.return", reply_code=NO_ROUTE, reply_text="NO_ROUTE")
+    if queues and (delay_ms := _delay_ms(vhost, message)):
+        later = message._replace(properties=with_headers(message.properties, {DELAY: -delay_ms}))
+        return [_append(channel, later, queue, delay_ms) for queue in queues]
     return [_append(channel, message, queue) for queue in queues]
 
 
-def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio.Future[Published]:
+def _delay_ms(vhost: AmqpVhost, message: AmqpMessage) -> int:
+    """How long a delayed exchange keeps it.  Queues get it with the negative delay, as from RabbitMQ's plugin."""
+    exchange = vhost.exchanges.get(message.exchange)
+    if exchange is None or exchange.kind != DELAYED:
+        return 0
+    delay_ms = decode_properties(message.properties).get("headers", {}).get(DELAY, 0)
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
+        return 0
+    return min(max(delay_ms, 0), DELAY_MS_MAX)
+
+
+def _append(
+    channel: Channel, message: AmqpMessage, queue: AmqpQueue, delay_ms: int = 0
+) -> asyncio.Future[Published]:
     record = QueueMessage(message.body, headers=headers_of_record(message, queue.name))
     if not channel.rights.may_store(queue):
         refused: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
@@ -159,11 +179,21 @@ def _append(channel: Channel, message: AmqpMessage, queue: AmqpQueue) -> asyncio
         )
         return refused
     channel.connection.pacing.publishing(len(message.body))
-    stored = channel.services.broker.queues.publish(queue.topic, record, partition_of_message(queue, message))
+    queues, partition = channel.services.broker.queues, partition_of_message(queue, message)
+    stored: asyncio.Future[Published]
+    if delay_ms:
+        due_ms = channel.services.broker.clock.now_ms() + delay_ms
+        stored = asyncio.ensure_future(_kept(queues.publish_later(queue.topic, record, due_ms, partition)))
+    else:
+        stored = queues.publish(queue.topic, record, partition)
     if queue.arguments.get(OVERFLOW) == REJECT_TO_DEAD_LETTERS:
         stored.add_done_callback(partial(_refused, channel, message, queue))
     stored.add_done_callback(lambda _: channel.connection.pacing.publishing(-len(message.body)))
     return stored
+
+
+async def _kept(keeping: Awaitable[tuple[int, int]]) -> Published:
+    return Published(*await keeping)
 
 
 def _refused(

@@ -12,7 +12,16 @@ from tidelog.gateways.amqp.replies import (
     resource_locked,
 )
 from tidelog.gateways.amqp.topology.arguments import ARGUMENTS
-from tidelog.gateways.amqp.topology.model import KINDS, PREDECLARED, AmqpExchange, AmqpQueue, plain_text
+from tidelog.gateways.amqp.topology.model import (
+    DELAYED,
+    DELAYED_TYPE,
+    KINDS,
+    PREDECLARED,
+    ROUTING_KINDS,
+    AmqpExchange,
+    AmqpQueue,
+    plain_text,
+)
 
 RESERVED = "amq."
 ARGUMENTS_BYTES_MAX = 16_384
@@ -54,6 +63,13 @@ def check_kind(kind: str) -> None:
         raise ConnectionFault(503, f"unknown exchange type '{kind}'")
 
 
+def check_delayed(exchange: AmqpExchange) -> None:
+    if exchange.kind == DELAYED and exchange.arguments.get(DELAYED_TYPE) not in ROUTING_KINDS:
+        raise precondition_failed(
+            f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type: {', '.join(ROUTING_KINDS)}"
+        )
+
+
 def check_same_exchange(current: AmqpExchange, wanted: AmqpExchange, vhost: str) -> None:
     where = f"for exchange '{current.name}' in vhost '{vhost}'"
     for argument, new, old in (
@@ -63,7 +79,8 @@ def check_same_exchange(current: AmqpExchange, wanted: AmqpExchange, vhost: str)
         ("internal", wanted.internal, current.internal),
     ):
         _check_same(argument, where, new, old)
-    _check_same_argument("alternate-exchange", where, wanted.arguments, current.arguments)
+    for argument in ("alternate-exchange", DELAYED_TYPE):
+        _check_same_argument(argument, where, wanted.arguments, current.arguments)
 
 
 def check_queue_name(name: str) -> None:

@@ -74,6 +74,7 @@ class Declarations:
 
     async def declare_exchange(self, declarer: Declarer, wanted: AmqpExchange) -> None:
         checks.check_kind(wanted.kind)
+        checks.check_delayed(wanted)
         key = exchange_key(declarer.vhost, wanted.name)
         for _ in range(TRIES_MAX):
             current = self.vhost(declarer).exchanges.get(wanted.name)

@@ -21,7 +21,10 @@ from urllib.parse import quote, unquote
 ROOT = "amqp/"
 DEFAULT_VHOST = "/"
 QUEUE, EXCHANGE = "q", "e"
-KINDS = ("direct", "fanout", "topic", "headers")
+ROUTING_KINDS = ("direct", "fanout", "topic", "headers")
+DELAYED, DELAYED_TYPE = "x-delayed-message", "x-delayed-type"
+"""An exchange that keeps messages for a while, and the argument that says how it routes them."""
+KINDS = (*ROUTING_KINDS, DELAYED)
 TOPIC_NAME_MAX = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
@@ -37,6 +40,10 @@ class AmqpExchange(NamedTuple):
     auto_delete: bool = False
     internal: bool = False
     arguments: Arguments = NO_ARGUMENTS
+
+    @property
+    def routes_as(self) -> str:
+        return str(self.arguments[DELAYED_TYPE]) if self.kind == DELAYED else self.kind
 
 
 class AmqpQueue(NamedTuple):

@@ -47,7 +47,7 @@ class AmqpVhost:
         before = self.exchanges.get(exchange.name)
         self.exchanges[exchange.name] = exchange
         if before is None or before.kind != exchange.kind:
-            index = self._indexes[exchange.name] = INDEXES[exchange.kind]()
+            index = self._indexes[exchange.name] = INDEXES[exchange.routes_as]()
             for binding in self._of_source.get(exchange.name, {}).values():
                 index.add(binding)
 
@@ -84,7 +84,7 @@ class AmqpVhost:
         """The index is made with the first binding."""
         index = self._indexes.get(exchange)
         if index is None and exchange in self.exchanges:
-            index = self._indexes[exchange] = INDEXES[self.exchanges[exchange].kind]()
+            index = self._indexes[exchange] = INDEXES[self.exchanges[exchange].routes_as]()
         return index
 
     # Questions
@@ -131,7 +131,7 @@ class AmqpVhost:
         index = self._indexes.get(source.name)
         if index is None:
             return []
-        return list(index.matching(routing_key, headers() if source.kind == "headers" else _NO_HEADERS))
+        return list(index.matching(routing_key, headers() if source.routes_as == "headers" else _NO_HEADERS))
 
 
 __all__ = ["ALTERNATE", "EXCHANGE", "QUEUE", "AmqpVhost", "Headers", "no_headers"]

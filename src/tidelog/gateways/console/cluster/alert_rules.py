@@ -11,6 +11,8 @@ from typing import NamedTuple
 from tidelog.gateways.console.cluster.health import many
 
 LAG_LARGE, LAG_HUGE = 10_000, 1_000_000
+LAG_NOTICED = 1_000
+PRODUCE_P99_MS = 500
 DISK_FILLING, DISK_FULL = 0.8, 0.95
 
 
@@ -27,6 +29,9 @@ class AlertFacts:
     missing_brokers: tuple[int, ...] = ()
     lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """In offsets, by group and topic."""
+    growing_lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By how much lags have grown in the last ten minutes, by group and topic."""
+    produce_p99_ms: float = 0.0
     rebalancing: tuple[str, ...] = ()
     """Groups that are rebalancing."""
     disks: Mapping[str, float] = field(default_factory=dict)
@@ -56,6 +61,14 @@ def _lag(facts: AlertFacts, least: int) -> list[str]:
         f"group {group}, topic {topic}: lag of {lag:,} messages"
         for (group, topic), lag in sorted(facts.lags.items())
         if lag > least
+    ]
+
+
+def _growing(facts: AlertFacts) -> list[str]:
+    return [
+        f"group {group}, topic {topic}: {growth:,} more messages in ten minutes"
+        for (group, topic), growth in sorted(facts.growing_lags.items())
+        if growth > 0 and facts.lags.get((group, topic), 0) > LAG_NOTICED
     ]
 
 
@@ -157,6 +170,20 @@ RULES = (
         5 * MINUTE,
         "A group lags by more than ten thousand messages: watch whether the lag grows.",
         lambda facts: _lag(facts, LAG_LARGE),
+    ),
+    AlertRule(
+        "ConsumerLagGrowing",
+        "P2",
+        10 * MINUTE,
+        "A group reads more slowly than producers write: `tidelog model measure` tells how many consumers keep up.",
+        _growing,
+    ),
+    AlertRule(
+        "ProduceLatencyHigh",
+        "P2",
+        5 * MINUTE,
+        "One produce request in a hundred takes longer than half a second: a disk, a follower or the network is slow.",
+        lambda facts: [f"{facts.produce_p99_ms:,.0f} ms"] if facts.produce_p99_ms > PRODUCE_P99_MS else [],
     ),
     AlertRule(
         "RebalanceInProgress",

@@ -50,17 +50,38 @@ class ClusterHistory:
         """By topic: the sum of the end offsets of its partitions."""
         self.lags = Series(points_max)
         """By group."""
+        self.topic_lags = Series(points_max)
+        """By group and topic, as `lag_name` joins them."""
         self.totals = Series(points_max)
         """By name of the figure, of the whole cluster."""
 
     def add(
-        self, now_ms: int, ends: Mapping[str, int], lags: Mapping[str, int], totals: Mapping[str, int]
+        self,
+        now_ms: int,
+        ends: Mapping[str, int],
+        lags: Mapping[tuple[str, str], int],
+        totals: Mapping[str, int],
     ) -> None:
+        """`lags`: by group and topic."""
         self.times_ms.append(now_ms)
         del self.times_ms[: -self._points_max]
         self.ends.add(ends)
-        self.lags.add(lags)
+        by_group: dict[str, int] = {}
+        for (group, _), lag in lags.items():
+            by_group[group] = by_group.get(group, 0) + lag
+        self.lags.add(by_group)
+        self.topic_lags.add({lag_name(*key): lag for key, lag in lags.items()})
         self.totals.add(totals)
+
+    def lag_growth(self, group: str, topic: str, over_ms: int) -> int | None:
+        """The growth of a lag since the last point that is at least `over_ms` old; None without such a point."""
+        points = [
+            (time, lag)
+            for time, lag in zip(self.times_ms, self.topic_lags.of(lag_name(group, topic)), strict=True)
+            if lag is not None
+        ]
+        before = [lag for time, lag in points if time <= self.times_ms[-1] - over_ms]
+        return points[-1][1] - before[-1] if before else None
 
     def rates(self, counts: Sequence[int | None]) -> list[float | None]:
         """The growth of a counter per second, at each point."""
@@ -79,6 +100,10 @@ class ClusterHistory:
         if len(points) < 2:
             return None
         return max(0, points[-1][1] - points[0][1]) / ((points[-1][0] - points[0][0]) / 1000)
+
+
+def lag_name(group: str, topic: str) -> str:
+    return f"{topic}/{group}"  # names of topics have no slash
 
 
 def rates(times_ms: Sequence[int], counts: Sequence[int | None]) -> list[float | None]:

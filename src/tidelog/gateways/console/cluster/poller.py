@@ -19,7 +19,7 @@ from tidelog._speed.log.request_metrics import TIME_BOUNDS_MS
 from tidelog.config.damaged_partitions import parse_damaged
 from tidelog.errors import TidelogError
 from tidelog.gateways.console.cluster import peers
-from tidelog.gateways.console.cluster.alert_rules import AlertFacts, Alerts
+from tidelog.gateways.console.cluster.alert_rules import LAG_NOTICED, AlertFacts, Alerts
 from tidelog.gateways.console.cluster.health import cluster_health
 from tidelog.gateways.console.cluster.history import ClusterHistory, quantile
 from tidelog.gateways.console.cluster.process_figures import COUNTERS, process_figures
@@ -44,6 +44,7 @@ PARTITIONS_AT_ONCE = 100
 FIRST_POLL_S = 0.3
 STEP_S_MAX = 3.0
 RECENT_MS = 300_000
+GROWTH_MS = 600_000  # lags are compared with those of that long ago
 SETTLED = frozenset({"Stable", "Empty", "Dead", ""})
 
 
@@ -174,7 +175,7 @@ class ClusterPoller:
         for node, figures in snapshot.processes.items():
             totals |= {f"{node}.{name}": figures[name] for name in COUNTERS}
         totals["produce_p99_us"] = _produce_p99_us(before, snapshot)
-        self.history.add(snapshot.at_ms, topic_ends, {} if lags is None else snapshot.lags, totals)
+        self.history.add(snapshot.at_ms, topic_ends, lags or {}, totals)
         self.alerts.evaluate(self._facts(), snapshot.at_ms)
 
     async def _step(self, snapshot: ClusterSnapshot, work: Coroutine[Any, Any, T]) -> T | None:
@@ -240,6 +241,12 @@ class ClusterPoller:
             ),
             missing_brokers=tuple(sorted(health.missing)),
             lags=snapshot.topic_lags,
+            growing_lags={
+                key: growth
+                for key, lag in snapshot.topic_lags.items()
+                if lag > LAG_NOTICED and (growth := self.history.lag_growth(*key, GROWTH_MS)) is not None
+            },
+            produce_p99_ms=((self.history.totals.of("produce_p99_us") or [0])[-1] or 0) / 1000,
             damaged=snapshot.damaged,
             rebalancing=tuple(group.group_id for group in snapshot.groups if group.state not in SETTLED),
             disks={

@@ -43,6 +43,8 @@ def test_each_rule_holds_for_its_own_fact_alone() -> None:
         "ConsumerLagHuge": AlertFacts(lags={("g", "t"): 1_000_001}),
         "InSyncReplicasShrinking": AlertFacts(isr_shrinks=1),
         "ConsumerLag": AlertFacts(lags={("g", "t"): 10_001}),
+        "ConsumerLagGrowing": AlertFacts(lags={("g", "t"): 1_001}, growing_lags={("g", "t"): 1}),
+        "ProduceLatencyHigh": AlertFacts(produce_p99_ms=501),
         "RebalanceInProgress": AlertFacts(rebalancing=("g",)),
         "DiskUsageHigh": AlertFacts(disks={"d": 0.81}),
     }
@@ -51,8 +53,12 @@ def test_each_rule_holds_for_its_own_fact_alone() -> None:
     for name, one in facts.items():
         holding = {rule.name for rule in RULES if rule.holds(one)}
         assert holding == {name} | implied.get(name, set())
-    bounds = AlertFacts(lags={("g", "t"): 10_000}, disks={"d": 0.8})
+    bounds = AlertFacts(lags={("g", "t"): 10_000}, disks={"d": 0.8}, produce_p99_ms=500)
     assert not any(rule.holds(bounds) for rule in RULES)
+    calm = AlertFacts(
+        lags={("g", "t"): 1_000, ("h", "t"): 5_000}, growing_lags={("g", "t"): 9, ("h", "t"): 0}
+    )
+    assert not any(rule.holds(calm) for rule in RULES)
 
 
 def test_the_rules_are_those_of_prometheus() -> None:
@@ -91,6 +97,8 @@ def test_no_alert_shows_a_python_value() -> None:
         unproven_leases=(2,),
         missing_brokers=(1,),
         lags={("g", "t"): 2_000_000},
+        growing_lags={("g", "t"): 5},
+        produce_p99_ms=900.0,
         rebalancing=("g",),
         disks={"broker 1 /data": 0.96},
         offline_folders=("broker 1 /data",),

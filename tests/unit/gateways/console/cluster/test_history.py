@@ -37,6 +37,17 @@ def test_a_history_forgets_its_oldest_points() -> None:
     assert history.rates(history.ends.of("t")) == [None, 10.0]
 
 
+def test_the_growth_of_a_lag_is_that_since_a_point_old_enough() -> None:
+    history = ClusterHistory()
+    for minute, lag in enumerate((100, 300, 250, 700)):
+        history.add(minute * 60_000, {}, {("billing", "orders"): lag, ("billing", "bills"): 5}, {})
+    assert history.lag_growth("billing", "orders", 120_000) == 400
+    assert history.lag_growth("billing", "orders", 180_000) == 600
+    assert history.lag_growth("billing", "orders", 181_000) is None
+    assert history.lag_growth("billing", "nothing", 60_000) is None
+    assert history.lags.of("billing") == [105, 305, 255, 705]
+
+
 def test_a_chart_says_its_newest_figure_and_has_room_for_the_largest() -> None:
     drawn = line_chart("Messages", [0, 1000, 2000], [Line("<in>", [1.0, None, 3.0])])
     assert 'aria-label="Messages: now &lt;in&gt; 3"' in drawn
