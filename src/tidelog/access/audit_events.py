@@ -121,15 +121,21 @@ class _Repeats:
 
 
 class RepeatedEvents:
-    """Reports the first event of a kind at once, and adds up later ones until `WINDOW_MS` are over.  In a window, each
+    """Reports the first refusal of a kind at once, and adds up later ones until `WINDOW_MS` are over.  In a window, each
     address has a number of kinds of its own, and all addresses together have some more; events beyond these are one event
-    with a count."""
+    with a count.  Changes are reported one by one, up to a number for each principal."""
 
     WINDOW_MS = 60_000
     OF_ADDRESS_MAX = 20
     OF_ALL_MAX = 400
+    CHANGES_OF_PRINCIPAL_MAX = 200
+    PRINCIPALS_MAX = 1_000
+    CHANGE_KINDS_MAX = 400
 
     def __init__(self) -> None:
+        self._changes: dict[str, int] = {}
+        self._changes_began_ms: int | None = None
+        self._change_kinds = 0
         self._began_ms = 0
         self._by_kind: dict[tuple[object, ...], _Repeats] = {}
         self._by_address: dict[str, int] = {}
@@ -143,7 +149,7 @@ class RepeatedEvents:
         if repeats is not None:
             repeats.count += 1
             return None
-        if len(self._by_kind) >= self.OF_ALL_MAX:
+        if len(self._by_kind) - self._change_kinds >= self.OF_ALL_MAX:
             self._add_up(event, OTHERS)
             return None
         if self._by_address.get(address, 0) >= self.OF_ADDRESS_MAX:
@@ -152,6 +158,32 @@ class RepeatedEvents:
         self._by_address[address] = self._by_address.get(address, 0) + 1
         self._by_kind[address, *event.same_as] = _Repeats(event)
         return event
+
+    def changed(self, event: AuditEvent, now_ms: int) -> bool:
+        """True if this change is told by itself.  Beyond a number of changes of a principal within a window, those of one
+        operation are added up: a client that changes something in a loop must not push out what others did."""
+        if self._changes_began_ms is None or now_ms - self._changes_began_ms >= self.WINDOW_MS:
+            self._changes.clear()
+            self._changes_began_ms = now_ms
+        principal = event.actor.principal
+        if principal not in self._changes and len(self._changes) >= self.PRINCIPALS_MAX:
+            principal = OTHERS
+        self._changes[principal] = self._changes.get(principal, 0) + 1
+        if self._changes[principal] <= self.CHANGES_OF_PRINCIPAL_MAX:
+            return True
+        several = event._replace(
+            actor=event.actor._replace(principal=principal), resource=OTHERS, reason="", change=None
+        )
+        key = (CHANGE, *several.same_as)
+        if key not in self._by_kind:
+            if self._change_kinds >= self.CHANGE_KINDS_MAX:
+                several = several._replace(operation=OTHERS, resource_type="")
+                key = (CHANGE, CHANGE, SUCCESS)
+            self._change_kinds += key not in self._by_kind
+        if not self._by_kind:
+            self._began_ms = now_ms
+        self._by_kind.setdefault(key, _Repeats(several)).count += 1
+        return False
 
     def _add_up(self, event: AuditEvent, address: str) -> None:
         key = (address, event.event, event.outcome)
@@ -177,4 +209,5 @@ class RepeatedEvents:
         ]
         self._by_kind.clear()
         self._by_address.clear()
+        self._change_kinds = 0
         return repeated

@@ -117,8 +117,11 @@ class AuditTrail:
             now_ms, event, outcome, actor, operation, resource_type, resource, reason, change
         )
         if event == CHANGE and outcome == SUCCESS:
-            # Who may change something is known and trusted with it: each change is told.
-            self._tell(recorded)
+            if self._repeated.changed(recorded, self._clock.monotonic_ms()):
+                self._tell(recorded)
+            else:
+                self._log(recorded)
+                self.came.set()
             return
         first = self._repeated.came(recorded, self._clock.monotonic_ms())
         if first is not None:
@@ -126,11 +129,15 @@ class AuditTrail:
         self.came.set()
 
     def _tell(self, event: AuditEvent) -> None:
+        self._enqueue(self._log(event).encode())
+
+    def _log(self, event: AuditEvent) -> str:
+        """The log has each change, also those that the topic has added up."""
         self._told += 1
         fields = event.fields(self._node, f"{self._node}-{self._began_ms}-{self._told}")
         line = encoded(fields)
         log.info("%s", line, extra={"audit": fields})
-        self._enqueue(line.encode())
+        return line
 
     def _enqueue(self, line: bytes) -> None:
         queue_max = self._settings().queue_max

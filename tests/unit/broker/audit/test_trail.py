@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
-from tidelog.access.audit_events import CHANGE, SUCCESS, Actor
+import pytest
+
+from tidelog.access.audit_events import AUTHORIZATION, CHANGE, DENIED, SUCCESS, Actor, RepeatedEvents
 from tidelog.broker.audit.trail import AuditSettings, AuditTrail
+from tidelog.testing.clock import VirtualClock
 
 ANN = Actor("User:ann", "SEC", "client", "10.0.0.1")
 
@@ -18,6 +22,47 @@ def trail(queue_max: int = 100) -> AuditTrail:
 def changes(trail: AuditTrail, first: int, last: int) -> None:
     for number in range(first, last):
         trail.record(CHANGE, SUCCESS, ANN, "CreateTopics", "TOPIC", f"topic-{number}")
+
+
+BOB = Actor("User:bob", "SEC", "client", "10.0.0.2")
+
+
+def test_changes_in_a_loop_do_not_push_out_what_others_did(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    audit = AuditTrail(1, lambda: AuditSettings(True, 1_000), clock)
+    caplog.set_level(logging.INFO, "tidelog.audit")
+    audit.record(CHANGE, SUCCESS, BOB, "DeleteTopics", "TOPIC", "before")
+    changes(audit, 0, 5_000)
+    for _ in range(3):
+        audit.record(CHANGE, SUCCESS, ANN, "DeleteTopics", "TOPIC", "again")
+    audit.record(CHANGE, SUCCESS, BOB, "DeleteTopics", "TOPIC", "after")
+    audit.record(AUTHORIZATION, DENIED, BOB, "READ", "TOPIC", "other")
+    assert len(caplog.records) == 5_006  # the log has each of them
+    assert (audit.queued, audit.dropped) == (RepeatedEvents.CHANGES_OF_PRINCIPAL_MAX + 3, 0)
+    assert audit.window_ends_in_s() == 60
+    clock.elapse_ms(RepeatedEvents.WINDOW_MS)
+    audit.end_window()
+    events = read(audit.take(10_000, 1 << 30))
+    assert [event["resource"] for event in events if event["principal"] == "User:bob"] == [
+        "before",
+        "after",
+        "other",
+    ]
+    several = {event["operation"]: event["count"] for event in events if event.get("resource") == "(others)"}
+    assert several == {"CreateTopics": 4_800, "DeleteTopics": 3}
+    changes(audit, 0, 5)
+    assert len(audit.take(10_000, 1 << 30)) == 5  # a new window
+
+
+def test_changes_of_many_principals_take_bounded_memory() -> None:
+    audit = trail(queue_max=0)
+    for number in range(3_000):
+        actor = Actor(f"User:{number}", "SEC", None, "10.0.0.1")
+        for _ in range(3):
+            audit.record(CHANGE, SUCCESS, actor, f"Operation{number}", "TOPIC", "topic")
+    repeated = audit._repeated
+    assert len(repeated._changes) <= RepeatedEvents.PRINCIPALS_MAX + 1
+    assert len(repeated._by_kind) <= RepeatedEvents.CHANGE_KINDS_MAX + 1
 
 
 def read(events: list[bytes]) -> list[dict[str, Any]]:
