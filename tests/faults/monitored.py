@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -92,7 +93,7 @@ class Prometheus:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                env={"GOMAXPROCS": "1"},
+                env={**os.environ, "GOMAXPROCS": "1"},  # with the mark of `tests.leftovers`
             )
         deadline = time.monotonic() + READY_S_MAX
         while True:
