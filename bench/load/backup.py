@@ -22,7 +22,7 @@ from bench.requests import batch
 from bench.results import Row, Samples, Scenario, percentile
 from bench.scale import MB, Scale
 from bench.systems import System
-from bench.workload import BATCH_BYTES, warm_up
+from bench.workload import BATCH_BYTES, identities, warm_up
 from tests.conformance.process import BrokerProcess
 
 RATE = 1_000
@@ -46,7 +46,7 @@ def run(system: System, scale: Scale) -> Samples:
         contents = [batch(100, BATCH_BYTES, first_key=number * 1_000) for number in range(100)]
         for number in range(1, FORKS + 1):
             pages.provide(system.folder, scale.compaction_bytes)
-            with BulkProducer(broker.port, topic, contents, [admin.producer()]) as producer:
+            with BulkProducer(broker.port, topic, contents, identities(admin, PARTITIONS)) as producer:
                 producer.run(scale.compaction_bytes)
             forked = _command(broker, *FORK, "--data", f"{folder}/fork-{number}")
             samples[f"backup-fork-{number}"] = [forked["seconds"]]
