@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"coordination"},
     {"groups", "transactions", "access", "registry", "client"},
     {"queues"},
-    {"broker", "pipeline", "aio", "events"},
+    {"broker", "pipeline", "aio", "events", "rpc"},
     {"backup", "gateways", "connect"},
     {"app"},
     {"testing"},
