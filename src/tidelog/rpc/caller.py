@@ -104,7 +104,7 @@ class AsyncCaller:
                 named = request_headers(*self._replies, correlation, int(timeout * 1000), headers)
                 sent = await self._producer.send(self._queue, value, key=key, headers=named)
                 await sent
-                answer = await waiting
+                answer: Record = await waiting
         except TimeoutError:
             raise errors.RequestTimedOut(
                 f"service {self._queue!r} has not answered within {timeout} s"
