@@ -119,6 +119,7 @@ class BrokerReplication:
     async def start(self) -> None:
         await self._followers.start(self._controller.image)
         self.rollback.started(self._controller.image)
+        self.leaderless.started(self._controller.image)
         self._brokers_changed(self._controller.image)
 
     def _brokers_changed(self, image: Image) -> None:

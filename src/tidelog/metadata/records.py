@@ -132,12 +132,13 @@ WITHOUT_LOG = frozenset((Cause.MISSING, Cause.NEW_DIRECTORY, Cause.OFFLINE))
 
 class Tail(NamedTuple):
     """A replica in doubt, and how far its log reaches: the newest leader epoch in it, and the log end offset.  Both are
-    -1 when there is no log."""
+    -1 when there is no log.  `followed`: there has been a leader since the report, so the log may reach further by now."""
 
     node: NodeId
     epoch: int
     end: int
     cause: Cause = Cause.POWER
+    followed: bool = False
 
     @property
     def has_log(self) -> bool:
@@ -199,8 +200,8 @@ _SELDOM: list[Any] = [(), None, (), (), ()]
 
 
 def _tail(fields: Sequence[Any]) -> Tail:
-    node, epoch, end, *cause = fields
-    return Tail(node, epoch, end, Cause(cause[0]) if cause else Cause.POWER)
+    node, epoch, end, *rest = fields
+    return Tail(node, epoch, end, Cause(rest[0]) if rest else Cause.POWER, *rest[1:])
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:

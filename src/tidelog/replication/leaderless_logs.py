@@ -1,7 +1,8 @@
-"""Logs in doubt that have grown since they were reported, of partitions without a leader.
+"""Logs in doubt that may have grown since they were reported, of partitions without a leader.
 
 A replica in doubt fetches from the leader until it is in sync again.  If the leader goes before that, and all holders are in
-doubt, the best log leads: the broker reports how far its log reaches by now.  Called by `app.broker_replication`."""
+doubt, the best log leads, as soon as each broker has reported again how far its log reaches.  Called by
+`app.broker_replication`."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ import logging
 from functools import partial
 
 from tidelog import errors
-from tidelog.metadata.elections.replica_doubts import reaches_further
+from tidelog.metadata.elections.replica_doubts import reported_again
 from tidelog.metadata.image.changes import Update
-from tidelog.metadata.image.image import PartitionImage, changed_partitions
+from tidelog.metadata.image.image import Image, PartitionImage, changed_partitions
 from tidelog.replication.metadata_rollback import ReportedMetadata
 from tidelog.replication.partitions import Partitions
 from tidelog.storage.log import Log
@@ -30,6 +31,9 @@ class LeaderlessLogs:
         self._metadata = metadata
         self._names: dict[TopicPartition, None] = {}
         self._news = asyncio.Event()
+
+    def started(self, image: Image) -> None:
+        self.learned(Update(Image(), image, tuple(image.topics), (), False, False, ()))
 
     def learned(self, update: Update) -> None:
         """Every update of the metadata, after the replicas have applied it."""
@@ -60,10 +64,11 @@ class LeaderlessLogs:
                 await asyncio.sleep(RETRY_S)
 
     async def _report(self, name: TopicPartition) -> None:
-        replica = self._partitions.held.get(name)
-        if replica is None or replica.log.damaged:
+        replica = self._partitions.of_log(name)
+        if replica is None:
             return
-        next_state = partial(reaches_further, node=self._node, reach=partial(_reach, replica.log))
+        reach, damaged = partial(_reach, replica.log), replica.log.damaged
+        next_state = partial(reported_again, node=self._node, reach=reach, damaged=bool(damaged))
         if await self._metadata.report(name, next_state):
             log.info("%s has no leader: its log reaches offset %d by now", name, replica.log.end)
 

@@ -381,3 +381,40 @@ async def test_a_replica_in_doubt_that_has_caught_up_with_a_leader_leads_when_th
     await asyncio.gather(cluster.restart(leader), cluster.restart(short))
     await asyncio.sleep(10)
     assert await values(cluster) == sent(5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_replica_in_doubt_that_has_caught_up_is_waited_for_when_all_lost_their_power(
+    random: Random, seed: int
+) -> None:
+    """Its report is from before it caught up; the last leader and the other replica are back first."""
+    cluster = await started(random)
+    await produce(cluster, *range(3))
+    await all_in_sync(cluster)
+    for node in (1, 2, 3):
+        await dict(cluster.replicas(NAME))[node].log.flush()
+        cluster.machines[node].disk.sync_all("/data")
+    await produce(cluster, 3, 4)
+    await all_in_sync(cluster)
+    leader = await led(cluster)
+    whole, short = followers_of(leader)
+    for node in (whole, short):
+        cluster.kill(node, power=True)
+    starting = asyncio.ensure_future(cluster.restart(whole))
+    await asyncio.sleep(LEASE_S * 0.8)
+    cluster.metadata.cut_off(host(leader))
+    await starting
+    async with asyncio.timeout(LEASE_S):
+        while dict(cluster.replicas(NAME))[whole].log.end < 5:
+            await asyncio.sleep(0.01)
+    await dict(cluster.replicas(NAME))[whole].log.flush()
+    cluster.machines[whole].disk.sync_all("/data")
+    for node in (whole, leader):
+        cluster.kill(node, power=True)
+    cluster.metadata.reconnect(host(leader))
+    await asyncio.sleep(LEASE_S + 1)
+    await asyncio.gather(cluster.restart(leader), cluster.restart(short))
+    await asyncio.sleep(10)
+    assert stored(cluster).leader is None
+    await cluster.restart(whole)
+    assert await values(cluster) == sent(5)

@@ -240,7 +240,9 @@ def _tell_doubts(
     live = frozenset(broker.node_id for broker in image.live_brokers)
     for row in page:
         partition = topic.partitions[row.partition_index]
-        row.doubts = [ReplicaInDoubt(*tail) for tail in partition.doubts]
+        row.doubts = [
+            ReplicaInDoubt(tail.node, tail.epoch, tail.end, tail.cause) for tail in partition.doubts
+        ]
         row.awaited_nodes = list(awaited(partition, live))
 
 

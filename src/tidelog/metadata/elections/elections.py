@@ -5,8 +5,8 @@ Pure: a partition's state and the running brokers in, the partition's next state
 - A leader is elected from the holders (in-sync set and eligible leader replicas) that are not in doubt.
 - When the metadata turn out to be older than the logs (the store was restored from a backup), the ISR is unknown: all
   replicas report, and the best log leads.
-- When every holder is in doubt and all of them have reported, the log with the newest leader epoch, then the longest
-  one, is the best there is.  A replica without a log is elected only if no replica can have one.
+- When every holder is in doubt and all of them have reported since the last leader, the log with the newest leader epoch,
+  then the longest one, is the best there is.  A replica without a log is elected only if no replica can have one.
 - An election never shrinks the ISR and never drops a doubt: only a running leader does that (`in_sync_changes`).
   So the election of a leader that turns out to be dead or in doubt does no harm.
 
@@ -104,10 +104,13 @@ def _sure(partition: PartitionImage) -> Replicas:
 
 
 def best_in_doubt(partition: PartitionImage) -> NodeId | None:
-    """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported, or
-    when an operator has to decide, because no holder has a log and another replica may have an old one."""
+    """When all holders have reported a doubt: the one whose log reaches furthest.  None while one has not reported since the
+    last leader, from whom it may have fetched, or when an operator has to decide, because no holder has a log and another
+    replica may have an old one."""
     holders = partition.replicas if partition.rolled_back else partition.holders
-    tails = [tail for tail in partition.doubts if tail.node in holders and not tail.unread]
+    tails = [
+        tail for tail in partition.doubts if tail.node in holders and not tail.unread and not tail.followed
+    ]
     if len(tails) < len(holders):
         return None
     logs = [tail for tail in tails if tail.has_log]
@@ -138,7 +141,9 @@ def awaited(partition: PartitionImage, live: Collection[NodeId]) -> Replicas:
     if partition.leader is not None:
         return ()
     best = best_in_doubt(partition)
-    unread = tuple(tail.node for tail in partition.doubts if tail.unread)
+    unread = tuple(
+        tail.node for tail in partition.doubts if tail.unread or (tail.followed and tail.node not in live)
+    )
     if partition.rolled_back and best is None:
         doubted = partition.doubted
         return tuple(node for node in partition.replicas if node not in doubted) + unread
@@ -207,6 +212,7 @@ def _led_by(partition: PartitionImage, leader: NodeId) -> PartitionRecord:
     doubts = tuple(tail for tail in record.doubts if tail.node != leader)
     if partition.rolled_back:
         return record._replace(in_sync=(leader,), eligible=(), doubts=doubts)
+    doubts = tuple(tail._replace(followed=True) for tail in doubts)
     in_sync = record.in_sync if leader in record.in_sync else (*record.in_sync, leader)
     eligible = tuple(node for node in record.eligible if node != leader)
     return record._replace(in_sync=in_sync, eligible=eligible, doubts=doubts)

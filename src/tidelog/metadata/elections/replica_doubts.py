@@ -85,6 +85,8 @@ def in_doubt(
     tail = Tail(node, *(EMPTY_LOG if alone else reach()), cause)
     if not tail.has_log:
         tail = Tail(node, *NO_LOG, cause)
+    if partition.leader not in (None, node):
+        tail = tail._replace(followed=True)
     if tail in partition.doubts and partition.leader != node:
         return None
     others = tuple(other for other in partition.doubts if other.node != node)
@@ -138,18 +140,23 @@ def _reported(
     )
 
 
-def reaches_further(
-    partition: PartitionImage, node: NodeId, reach: Callable[[], tuple[int, int]]
+def reported_again(
+    partition: PartitionImage, node: NodeId, reach: Callable[[], tuple[int, int]], damaged: bool = False
 ) -> PartitionRecord | None:
-    """The report of a running replica in doubt that has fetched from a leader since it reported, when the partition has no
-    leader any more: it stays in doubt, and its log may now be the best.  None when the log is no better than reported."""
+    """The report of a running replica in doubt that may have fetched from a leader since it reported, when the partition has
+    no leader any more: it stays in doubt, and its log may now be the best.  None when there is nothing new to say."""
     before = next((tail for tail in partition.doubts if tail.node == node), None)
     if partition.leader is not None or partition.rolled_back or before is None or before.unread:
         return None
     epoch, end = reach()
-    if end <= 0 or (epoch, end) <= (before.epoch, before.end):
+    grown = end > 0 and (epoch, end) > (before.epoch, before.end)
+    if not before.followed and (damaged or not grown):
         return None
-    after = Tail(node, epoch, end, before.cause if before.has_log else Cause.POWER)
+    after = before._replace(followed=False)
+    if damaged:
+        after = Tail(node, epoch, end, Cause.DAMAGED)
+    elif grown or before.has_log:  # to follow a leader may have cut the log, too
+        after = Tail(node, epoch, end, before.cause if before.has_log else Cause.POWER)
     doubts = tuple(after if tail == before else tail for tail in partition.doubts)
     return partition.record._replace(doubts=doubts, partition_epoch=partition.partition_epoch + 1)
 

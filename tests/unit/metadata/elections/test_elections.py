@@ -64,7 +64,9 @@ def test_a_broker_that_is_leaving_gives_away_what_it_leads_if_another_can_take_i
 
 def test_a_broker_in_doubt_is_passed_over_and_stays_in_doubt() -> None:
     doubts = (Tail(ONE, 5, 100),)
-    assert after(partition(None, ALL, doubts=doubts), ALL) == PartitionRecord(TWO, 6, ALL, 10, doubts)
+    assert after(partition(None, ALL, doubts=doubts), ALL) == PartitionRecord(
+        TWO, 6, ALL, 10, (Tail(ONE, 5, 100, followed=True),)
+    )
     assert after(partition(TWO, ALL, doubts=doubts), ALL) is None, "the leader drops it"
 
 
@@ -79,7 +81,8 @@ def test_a_partition_waits_for_a_member_that_has_not_reported() -> None:
 def test_when_all_are_in_doubt_the_newest_epoch_and_then_the_longest_log_leads() -> None:
     tails = (Tail(ONE, 4, 900), Tail(TWO, 5, 100), Tail(THREE, 5, 120))
     before = partition(None, ALL, doubts=tails)
-    assert after(before, ALL) == PartitionRecord(THREE, 6, ALL, 10, tails[:2]), "others stay in doubt"
+    others = tuple(tail._replace(followed=True) for tail in tails[:2])
+    assert after(before, ALL) == PartitionRecord(THREE, 6, ALL, 10, others), "others stay in doubt"
     assert after(before, (ONE, TWO)) is None
     assert awaited(before, (ONE, TWO)) == (THREE,)
 

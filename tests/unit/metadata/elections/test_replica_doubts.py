@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from tidelog.metadata.elections.elections import awaited, best_in_doubt, next_epoch
 from tidelog.metadata.elections.replica_doubts import (
     NO_LOG,
     ReplicaCondition,
     handed_over,
-    reaches_further,
+    in_doubt,
+    reported_again,
     restarted,
     rolled_back,
 )
@@ -32,7 +34,7 @@ def test_a_leader_in_doubt_gives_up_its_leadership_in_the_same_change() -> None:
 
 def test_a_follower_in_doubt_leaves_the_leader_alone() -> None:
     assert restarted(partition(TWO, ALL), ONE, POWER, unclean=True) == PartitionRecord(
-        TWO, 5, ALL, 10, (Tail(ONE, 5, 100),)
+        TWO, 5, ALL, 10, (Tail(ONE, 5, 100, followed=True),)
     )
     assert restarted(partition(TWO, (TWO, THREE)), ONE, POWER, unclean=True) is None
 
@@ -86,9 +88,10 @@ def test_a_directory_that_was_away_meanwhile_does_not_end_another_doubt() -> Non
 
 def test_a_running_broker_whose_disk_failed_hands_over_to_a_holder_that_runs() -> None:
     changed = handed_over(partition(ONE, ALL), ONE, Cause.DISK, lambda: NO_LOG, ALL)
-    assert changed == PartitionRecord(TWO, 6, ALL, 10, (Tail(ONE, -1, -1, Cause.DISK),))
+    failed = Tail(ONE, -1, -1, Cause.DISK, followed=True)
+    assert changed == PartitionRecord(TWO, 6, ALL, 10, (failed,))
     follower = handed_over(partition(TWO, ALL), ONE, Cause.DISK, lambda: NO_LOG, ALL)
-    assert follower == PartitionRecord(TWO, 5, ALL, 10, (Tail(ONE, -1, -1, Cause.DISK),))
+    assert follower == PartitionRecord(TWO, 5, ALL, 10, (failed,))
 
 
 def test_the_last_holder_that_runs_stays_what_it_is() -> None:
@@ -120,12 +123,32 @@ def test_reports_that_a_backup_brought_back_do_not_count() -> None:
 def test_a_log_that_has_grown_since_its_report_is_reported_again_while_nobody_leads() -> None:
     doubts = (Tail(ONE, 4, 50), Tail(TWO, -1, -1, Cause.MISSING), Tail(THREE, -1, -1, Cause.OFFLINE))
     waiting = partition(None, ALL, doubts=doubts)
-    grown = reaches_further(waiting, TWO, lambda: (5, 60))
+    grown = reported_again(waiting, TWO, lambda: (5, 60))
     assert grown == PartitionRecord(None, 5, ALL, 10, (doubts[0], Tail(TWO, 5, 60, Cause.POWER), doubts[2]))
-    assert reaches_further(waiting, ONE, lambda: (4, 50)) is None
-    assert reaches_further(waiting, ONE, lambda: (4, 40)) is None
-    assert (
-        reaches_further(waiting, TWO, lambda: (-1, 0)) is None
-    )  # an empty log in the place of a missing one
-    assert reaches_further(waiting, THREE, lambda: (5, 60)) is None
-    assert reaches_further(waiting._replace(leader=ONE), TWO, lambda: (5, 60)) is None
+    assert reported_again(waiting, ONE, lambda: (4, 50)) is None
+    assert reported_again(waiting, ONE, lambda: (4, 40)) is None
+    assert reported_again(waiting, TWO, lambda: (-1, 0)) is None  # an empty log in the place of a missing one
+    assert reported_again(waiting, THREE, lambda: (5, 60)) is None
+    assert reported_again(waiting._replace(leader=ONE), TWO, lambda: (5, 60)) is None
+
+
+def test_a_report_from_before_the_last_leader_does_not_elect() -> None:
+    """The replica in doubt may have fetched from that leader, or have cut its log to follow it."""
+    led = partition(ONE, (ONE, TWO))
+    doubted = in_doubt(led, TWO, Cause.POWER, lambda: (4, 50))
+    assert doubted is not None and doubted.doubts == (Tail(TWO, 4, 50, followed=True),)
+    all_down = in_doubt(partition(ONE, (ONE, TWO), doubts=doubted.doubts), ONE, Cause.POWER, lambda: (5, 40))
+    assert all_down is not None and all_down.leader is None
+    waiting = partition(None, (ONE, TWO), doubts=all_down.doubts)
+    assert best_in_doubt(waiting) is None
+    assert awaited(waiting, {ONE}) == (TWO,)
+    for reach in ((5, 60), (4, 50), (4, 30)):
+        started = restarted(waiting, TWO, ReplicaCondition(None, lambda reach=reach: reach), unclean=True)  # type: ignore[misc]
+        runs = reported_again(waiting, TWO, lambda reach=reach: reach)  # type: ignore[misc]
+        assert started is not None and runs is not None
+        assert set(started.doubts) == set(runs.doubts) == {Tail(ONE, 5, 40), Tail(TWO, *reach)}
+        assert best_in_doubt(waiting._replace(doubts=runs.doubts)) == (TWO if reach == (5, 60) else ONE)
+    damaged = reported_again(waiting, TWO, lambda: (5, 60), damaged=True)
+    assert damaged is not None and damaged.doubts[0] == Tail(TWO, 5, 60, Cause.DAMAGED)
+    elected = next_epoch(partition(None, ALL, doubts=(Tail(ONE, 5, 40), Tail(TWO, 4, 50))), ONE)
+    assert elected.doubts == (Tail(TWO, 4, 50, followed=True),)
