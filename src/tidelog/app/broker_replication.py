@@ -72,7 +72,7 @@ class BrokerReplication:
         self.outbound = Throttle(lambda: controller.config().leader_replication_throttled_rate)
         self._followers = ReplicaFetchers(node, partitions, self._follower)
         self.rollback = MetadataRollback(node, partitions, dirs, controller)
-        self.leaderless = LeaderlessLogs(node, partitions, controller)
+        self.leaderless = LeaderlessLogs(node, dirs, controller)
 
     def _follower(self, leader: NodeId) -> LeaderFetchers:
         def fetcher(bytes_max: int, unwritten_max: int) -> ReplicaFetcher:

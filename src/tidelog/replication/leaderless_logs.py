@@ -11,11 +11,11 @@ import logging
 from functools import partial
 
 from tidelog import errors
-from tidelog.metadata.elections.replica_doubts import reported_again
+from tidelog.metadata.elections.replica_doubts import NO_LOG, reported_again
 from tidelog.metadata.image.changes import Update
 from tidelog.metadata.image.image import Image, PartitionImage, changed_partitions
 from tidelog.replication.metadata_rollback import ReportedMetadata
-from tidelog.replication.partitions import Partitions
+from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.log import Log
 from tidelog.types import NodeId, TopicPartition
 
@@ -25,9 +25,9 @@ RETRY_S = 0.5
 
 
 class LeaderlessLogs:
-    def __init__(self, node: NodeId, partitions: Partitions, metadata: ReportedMetadata) -> None:
+    def __init__(self, node: NodeId, dirs: LogDirs, metadata: ReportedMetadata) -> None:
         self._node = node
-        self._partitions = partitions
+        self._dirs = dirs
         self._metadata = metadata
         self._names: dict[TopicPartition, None] = {}
         self._news = asyncio.Event()
@@ -64,13 +64,17 @@ class LeaderlessLogs:
                 await asyncio.sleep(RETRY_S)
 
     async def _report(self, name: TopicPartition) -> None:
-        replica = self._partitions.of_log(name)
+        # Not through the partition: a log that has lost the id of its topic has none.
+        replica = self._dirs.open(name) if name in self._dirs else None
         if replica is None:
-            return
-        reach, damaged = partial(_reach, replica.log), replica.log.damaged
-        next_state = partial(reported_again, node=self._node, reach=reach, damaged=bool(damaged))
+            next_state = partial(reported_again, node=self._node, reach=lambda: NO_LOG)
+        else:
+            reach, damaged = partial(_reach, replica), bool(replica.damaged)
+            next_state = partial(reported_again, node=self._node, reach=reach, damaged=damaged)
         if await self._metadata.report(name, next_state):
-            log.info("%s has no leader: its log reaches offset %d by now", name, replica.log.end)
+            log.info(
+                "%s has no leader: its log reaches offset %d by now", name, replica.end if replica else 0
+            )
 
 
 def _reach(replica: Log) -> tuple[int, int]:
