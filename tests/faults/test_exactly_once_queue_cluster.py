@@ -18,7 +18,7 @@ from tests.conformance.clients import Message, confluent_produce
 from tests.conformance.process import wait_until
 from tests.conformance.test_exactly_once import read
 from tests.faults.test_dev import Dev, new_dev
-from tidelog import Admin, ConfigResource, NewTopic
+from tidelog import Admin, NewTopic
 
 __all__ = ["new_dev"]
 
@@ -60,8 +60,8 @@ def test_every_record_is_worked_on_exactly_once(new_dev: Callable[..., Dev], cou
     dev = new_dev(3, settings=SETTINGS)
     assert dev.start().startswith("ready")
     with Admin(bootstrap_servers=dev.addresses) as admin:
-        admin.create_topics([NewTopic(QUEUE, 3, 3), NewTopic(TARGET, 1, 3)])
-        admin.alter_configs({ConfigResource("topic", QUEUE): {"queue.groups": QUEUE}})
+        queue = NewTopic(QUEUE, 3, 3, configs={"queue.groups": QUEUE})
+        admin.create_topics([queue, NewTopic(TARGET, 1, 3)])
     for partition in range(3):
         values = [Message(value=b"%d" % number) for number in range(partition, count, 3)]
         confluent_produce(dev.addresses, QUEUE, values, partition=partition)

@@ -55,6 +55,8 @@ PATHS = [
     "/console/brokers/live",
     "/console/brokers/1",
     "/console/alerts",
+    "/console/clients",
+    "/console/clients/show?name=tidelog",
     "/console/alerts/live",
     "/console/plan",
     "/metrics",

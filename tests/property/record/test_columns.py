@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from tests.reference import columns as plain  # noqa: E402
-from tidelog._speed.client.intake import Intake, Lane, Memory, Route, murmur2  # noqa: E402
+from tidelog._speed.client.intake import Intake, Lane, Memory, TopicLanes, murmur2  # noqa: E402
 from tidelog._speed.log.batch import stamp_append_time  # noqa: E402
 from tidelog._speed.log.pooled_buffer import PooledBuffer  # noqa: E402
 from tidelog.client.cluster.topology import Partition, Topic  # noqa: E402
@@ -218,7 +218,7 @@ class Inlet:
             Memory(memory), 10_000, 1_000, make=self._make, wake=lambda: None, move=lambda led, now: led[0]
         )
         partitions = tuple(Partition("orders", at, 1, 0, (), ()) for at in range(count))
-        self.intake.routes["orders"] = Route(Topic("orders", uuid.uuid4(), partitions), self.lanes, [0])
+        self.intake.routes["orders"] = TopicLanes(Topic("orders", uuid.uuid4(), partitions), self.lanes, [0])
         self.intake.admitting = True
 
     def _make(self, partition: TopicPartition) -> OutgoingBatch:

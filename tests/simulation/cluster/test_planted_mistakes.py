@@ -31,10 +31,10 @@ from tidelog.replication.partition import HostedPartition
 from tidelog.replication.replica_state import ReplicaState
 from tidelog.storage.dirs.log_dirs import LogDirs
 from tidelog.storage.leader_epochs import Epochs
-from tidelog.storage.recovery import loading
+from tidelog.storage.recovery import loading, recovery
 from tidelog.types import Epoch, NodeId
 
-SEEDS = range(40)
+SEEDS = range(240)
 NO_EPOCH = -1
 CUTS = Profile(
     troubles=(broker_is_cut_off, brokers_are_cut_apart, store_is_cut_off, broker_is_killed), topics=("plain",)
@@ -98,7 +98,8 @@ def an_election_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def an_epoch_is_not_persisted(patch: pytest.MonkeyPatch) -> None:
     """A broker that starts again does not know in which epochs its records were written."""
-    patch.setattr(loading, "read_epochs", lambda disk, folder: Epochs())
+    for module in (loading, recovery):
+        patch.setattr(module, "read_epochs", lambda disk, folder: Epochs())
 
 
 def a_power_cut_is_not_owned_up_to(patch: pytest.MonkeyPatch) -> None:

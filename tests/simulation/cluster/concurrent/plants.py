@@ -11,8 +11,7 @@ import pytest
 from tidelog.app.known_revision import KnownRevision
 from tidelog.app.replica_condition import ReplicaConditions
 from tidelog.broker import router
-from tidelog.broker.handlers.produce import produce
-from tidelog.broker.handlers.transactions import txn_offset_commit
+from tidelog.broker.handlers.produce import in_transaction, produce
 from tidelog.groups.offsets import commits as offset_commits
 from tidelog.metadata import active_controller, in_sync_changes
 from tidelog.metadata.access.access_controller import Swap
@@ -167,7 +166,7 @@ def a_doubt_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_behind_the_end_of_their_transaction_are_taken(patch: pytest.MonkeyPatch) -> None:
     """What was verified may have been aborted by the time it is written."""
-    patch.setattr(txn_offset_commit, "verification_guard", lambda *_, **__: 0)
+    patch.setattr(in_transaction, "verification_guard", lambda *_, **__: 0)
 
 
 def offsets_go_by_the_name_of_their_topic(patch: pytest.MonkeyPatch) -> None:
