@@ -11,7 +11,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 import tidelog
 from tests.conformance.process import wait_until
@@ -122,6 +122,19 @@ def take(addresses: str, count: int) -> set[tuple[int | None, int | None]]:
     return places
 
 
+def served(addresses: str) -> bool:
+    """The in-sync sets may still be those from before the brokers were killed."""
+    consumer = Consumer({"bootstrap.servers": addresses, "group.id": "check", "log_level": 0})
+    try:
+        for number in range(PARTITIONS):
+            consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=5)
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
+    return True
+
+
 def in_sync(dev: Dev) -> bool:
     try:
         with tidelog.Admin(bootstrap_servers=dev.addresses.split(","), request_timeout_ms=5_000) as admin:
@@ -173,6 +186,7 @@ def test_nothing_is_lost_or_plain_whatever_happens_to_brokers_and_keys(dev: Dev,
         dev.restart(number)
     away.rename(keys)
     wait_until(lambda: in_sync(dev), SECONDS_MAX, "all replicas in sync after all were killed")
+    wait_until(lambda: served(dev.addresses), SECONDS_MAX, "all partitions are served")
     assert set(writing.acknowledged) <= read(dev.addresses)
     assert not (taken | again) & take(dev.addresses, 100)
     for number in (1, 2, 3):
